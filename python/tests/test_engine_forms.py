@@ -13,6 +13,7 @@ import engine_calls
 import pytest
 from cubinery import functional
 from cubinery.compat import _arguments, transformers
+from cubinery.plugins import _common
 from fake_gpu import ROOT
 
 MODELS = ROOT / "tests" / "data" / "models"
@@ -61,21 +62,22 @@ def kernels(compiler: cubinery.Context) -> Any:
     return keys
 
 
-def forms_of(engine: str, model: str, functions: bool, **switches: Any) -> dict[str, Any]:
+def forms_of(
+    engine: str, model: str, functions: bool, tp: int = 2, **switches: Any
+) -> dict[str, Any]:
     switches = {"dtype": "f16", **switches}
     forms = cubinery.problems_for_engine(
-        MODELS / model, engine, tp=2, functions=functions, **switches
+        MODELS / model, engine, tp=tp, functions=functions, **switches
     )
     if functions and engine in PLUGINS:
         return {name: one for name, one in forms.items() if name.startswith("functions.")}
     return forms
 
 
-def sizes_of(engine: str, model: str) -> engine_calls.Sizes:
+def sizes_of(engine: str, model: str, tp: int = 2) -> engine_calls.Sizes:
     config = json.loads((MODELS / model / "config.json").read_text())
     config = config.get("text_config", config)
-    # On each of two GPUs.
-    heads, value_heads = (config[f"linear_num_{of}_heads"] // 2 for of in ("key", "value"))
+    heads, value_heads = (config[f"linear_num_{of}_heads"] // tp for of in ("key", "value"))
     halves = engine == "vllm" and model == NEXT
     dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
     return engine_calls.Sizes(heads, value_heads, *dims, "f16" if halves else "f32")
@@ -97,34 +99,73 @@ def test_what_functions_launch_is_what_is_listed(asked, kernels, engine, model):
     check(kernels, forms, asked.problems)
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def layer_of(
+    engine: str, model: str, tp: int, drafts: int, norm: str | None, context: cubinery.Context
+) -> dict[str, Any]:
+    """What the plugin launches on such a GPU for a layer of the model, as the engine hands it over.
+
+    Args:
+        norm: what vLLM has its plugin do behind the recurrence.
+    """
+    plugin = pytest.importorskip(f"cubinery.plugins.{engine}")
+    size = sizes_of(engine, model, tp)
+    common: dict[str, Any] = {
+        "k_heads": size.heads, "v_heads": size.value_heads, "key_dim": size.key_dim,
+        "value_dim": size.value_dim, "dtype": "bf16", "a_log_dtype": "f32",
+        "dt_bias_dtype": "bf16", "state_dtype": size.state.replace("f16", "bf16"),
+        "conv_width": 4, "conv_weight_dtype": "bf16", "conv_state_dtype": "bf16",
+    }  # fmt: skip
+    if engine == "sglang":
+        # It counts the token in front of its drafts.
+        tokens = drafts + 1 if drafts else 0
+        layer = plugin.SglangLayer(**common, conv_state_layout="columns", drafts=tokens)
+        decode = {"decode": plugin.problems(layer)["decode"]}
+        joins = not _common.without_path(context, decode)
+        return plugin.problems(dataclasses.replace(layer, joins_conv=joins))
+    behind = {"output_norm": norm, "norm_weight_dtype": "bf16"} if norm else {}
+    layer = plugin.VllmLayer(
+        **common, conv_state_layout="channels", drafts=drafts, keeps_states=True, **behind
+    )
+    return plugin.problems(plugin._supported(context, layer))
+
+
+@pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 2)])
 @pytest.mark.parametrize("drafts", [0, 3])
 @pytest.mark.parametrize("model", [NEXT, DENSE])
 @pytest.mark.parametrize("engine", PLUGINS)
-def test_what_plugins_prepare_is_what_is_listed(kernels, engine, model, drafts, arch):
-    plugin = pytest.importorskip(f"cubinery.plugins.{engine}")
-    size, is_vllm = sizes_of(engine, model), engine == "vllm"
-    own: dict[str, Any] = {"drafts": drafts + 1 if drafts and not is_vllm else drafts}
-    if is_vllm:
-        own["keeps_states"] = True
-    if is_vllm and model != NEXT:
-        own |= {"output_norm": "gated_rms", "norm_weight_dtype": "bf16"}
-    layer = (plugin.VllmLayer if is_vllm else plugin.SglangLayer)(
-        k_heads=size.heads, v_heads=size.value_heads, key_dim=size.key_dim,
-        value_dim=size.value_dim, dtype="bf16", a_log_dtype="f32", dt_bias_dtype="bf16",
-        state_dtype=size.state.replace("f16", "bf16"), conv_width=4, conv_weight_dtype="bf16",
-        conv_state_dtype="bf16", conv_state_layout="channels" if is_vllm else "columns", **own,
-    )  # fmt: skip
-    switches = {"dtype": "bf16", "draft_tokens": drafts + 1, "arch": arch}
-    forms = forms_of(engine, model, False, **switches)
-    joins = "decode_with_conv" in forms  # as there are kernels for
-    assert joins == (arch == "sm_90a")
-    problems = plugin.problems(dataclasses.replace(layer, joins_conv=joins))
-    if joins:
+def test_what_plugins_launch_is_what_is_listed(kernels, cache_dir, engine, model, drafts, arch, tp):
+    context = cubinery.Context(-1, arch=arch, cache_dir=str(cache_dir))
+    norm = "gated_rms" if engine == "vllm" and model != NEXT else None
+    problems = layer_of(engine, model, tp, drafts, norm, context)
+    forms = forms_of(engine, model, False, tp, dtype="bf16", draft_tokens=drafts + 1, arch=arch)
+    check_forms(kernels, forms, problems)
+    assert ("decode_with_conv" in forms) == (arch == "sm_90a")
+
+
+def check_forms(kernels: Any, forms: dict[str, Any], problems: dict[str, Any]) -> None:
+    """Each form of a plugin has the kernels that the list has under its name, and all are there."""
+    if "conv_decode" not in problems:
         problems["decode_with_conv"] = problems.pop("decode")
     assert forms.keys() == problems.keys()
     for form, problem in forms.items():
         assert kernels(problem) == kernels(problems[form]), form
+
+
+@pytest.mark.parametrize(
+    "model, norm, switches",
+    [
+        (DENSE, "sigmoid_gated_rms", {}),  # of a configuration with that gate
+        (NEXT, "gated_rms", {"output_norm": "gated_rms"}),  # without compiled graphs
+    ],
+)
+def test_norms_that_vllm_may_hand_on_are_listed(kernels, compiler, model, norm, switches):
+    problems = layer_of("vllm", model, 1, 0, norm, compiler)
+    config = json.loads((MODELS / model / "config.json").read_text())
+    text = config.get("text_config", config)
+    text["output_gate_type"] = "sigmoid" if norm == "sigmoid_gated_rms" else "silu"
+    forms = cubinery.problems_for_engine(config, "vllm", draft_tokens=1, arch="sm_90a", **switches)
+    check_forms(kernels, forms, problems)
+    assert {one.output_norm for one in forms.values() if hasattr(one, "output_norm")} == {norm}
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -216,7 +257,8 @@ def test_what_a_model_cannot_have_is_left_out():
     [
         ({"model_type": "qwen3_5_text"}, "gated_rms"),
         ({"model_type": "qwen3_5_text", "dtype": "float16"}, "none"),
-        ({"model_type": "qwen3_5_text", "output_gate_type": "sigmoid"}, "none"),
+        ({"model_type": "qwen3_5_text", "output_gate_type": "sigmoid"}, "sigmoid_gated_rms"),
+        ({"model_type": "qwen3_5_text", "linear_use_gate": False}, "none"),
         ({"model_type": "qwen3_next"}, "none"),
     ],
 )

@@ -43,7 +43,7 @@ void add_rules(const ModelLayers& model, const Engine& engine, Switches* switche
   decide("state_dtype", is_apart ? value_text(model.dtype) : std::string(engine.state_dtype));
   if (engine.output_norm.empty()) return;
   const bool has_norm =
-      !is_apart && model.dtype == DType::kBF16 && model.output_norm == OutputNorm::kGatedRms;
+      !is_apart && model.dtype == DType::kBF16 && model.output_norm != OutputNorm::kNone;
   decide("output_norm", has_norm ? engine.output_norm : std::string_view());
 }
 
