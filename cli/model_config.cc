@@ -91,8 +91,9 @@ dtype, --state-dtype and --gate-mode the recurrence in all its forms, --conv-sta
 convolution alone and within decode_with_conv, --state-layout either by its values; --output-norm auto takes the
 norm that the model has. --engine asks for what one engine launches instead: its forms, and what it decides itself,
 such as the dtype of states where no flag says it; --draft-tokens 1 leaves out the forms of drafts, and --form
-functions asks for the adapter's functions, not the plugin's forms (docs/problems.md). With only convolutions in --op or --form the flags are the fields of theirs. What a form
-cannot have is said in a line on stderr, and the exit code is 3.)";
+functions asks for the adapter's functions, not the plugin's forms (docs/problems.md). With only convolutions in --op
+or --form the flags are the fields of theirs. What a form cannot have is said in a line on stderr, and the exit code
+is 3.)";
 
 bool stands_in(const Request& other, const Request& request) {
   return request.may_be_left_out && other.origin == request.origin &&
