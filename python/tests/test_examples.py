@@ -16,21 +16,25 @@ import recurrence
 
 import cubinery
 
-LAYER = Path(__file__).resolve().parents[2] / "examples" / "08_layer.py"
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+LAYER = EXAMPLES / "08_layer.py"
+each = pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.glob("*.py")))
 
 
-def run_layer(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, LAYER, *arguments], capture_output=True, text=True)
+def run_example(name: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, EXAMPLES / name], capture_output=True, text=True)
 
 
 @pytest.mark.gpu
-def test_layer():
-    done = run_layer()
+@each
+def test_example(example):
+    done = run_example(example)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_layer_says_what_is_missing():
-    done = run_layer()
+@each
+def test_example_says_what_is_missing(example):
+    done = run_example(example)
     if done.returncode != 0:
         assert done.stdout in ("no PyTorch\n", "no GPU\n"), done.stdout + done.stderr
         assert (done.returncode, done.stderr) == (77, "")
