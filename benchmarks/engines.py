@@ -84,6 +84,7 @@ def compare(records: list[dict[str, Any]], args: argparse.Namespace) -> None:
     alone = {(r["kind"], r["scenario"]): r for r in done if r["mode"] == "off"}
     for record in done:
         record["error"] = judge.errors(record, args.work / record["kind"], run_vllm.prompts())
+    for record in done:
         other = alone.get((record["kind"], record["scenario"]))
         if other is not None and other is not record:
             record["tokens_as_alone"] = judge.tokens(record, other)

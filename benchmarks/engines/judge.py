@@ -6,9 +6,6 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-TIE = 0.1  # a difference of log probabilities that bf16 does not tell apart
-
-
 def first_difference(mine: list[int], theirs: list[int]) -> int | None:
     for i, (one, other) in enumerate(zip(mine, theirs)):
         if one != other:
@@ -18,7 +15,9 @@ def first_difference(mine: list[int], theirs: list[int]) -> int | None:
 
 def tokens(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
     """How many greedy tokens are those of the engine alone up to the first that is not, and how
-    close to a tie the engine's own choice was there."""
+    close to a tie the engine's own choice was there.  A tie is what lies within the errors of both
+    runs: either order of the two tokens is a right one."""
+    tie = mine["error"]["max"] + theirs["error"]["max"]
     same = total = 0
     margins = []
     for ours, other, margin in zip(mine["tokens"], theirs["tokens"], theirs["margins"]):
@@ -27,8 +26,8 @@ def tokens(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, Any]:
         same += len(ours) if at is None else at
         if at is not None:
             margins.append(round(margin[at], 4))
-    return {"same": same, "of": total, "margins": margins,
-            "only_ties": all(margin < TIE for margin in margins)}  # fmt: skip
+    return {"same": same, "of": total, "margins": margins, "tie": tie,
+            "only_ties": all(margin < tie for margin in margins)}  # fmt: skip
 
 
 def errors(record: dict[str, Any], model: Path, prompts: list[list[int]]) -> dict[str, float]:

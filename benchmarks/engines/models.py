@@ -1,7 +1,8 @@
 """Small random models with the linear layers of the real ones, saved as Transformers saves them.
 
-Four layers, of which three are linear; heads, dims and taps are those of Qwen3-Next and Qwen3.5 at
-tensor-parallel size 1.  Weights are drawn so that logits are far from ties.
+Three of four layers are linear; heads, dims and taps are those of Qwen3-Next and Qwen3.5 at
+tensor-parallel size 1.  There are enough layers for a step to take longer on the GPU than on the
+host.  Weights are drawn so that logits are far from ties.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 KINDS = ("qwen3_5", "qwen3_next")
 VOCABULARY = 4096
+LAYERS = 24
 _ARCHITECTURES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_next": "Qwen3NextForCausalLM"}
 
 
@@ -22,8 +24,8 @@ def _config(kind: str) -> Any:
         "vocab_size": VOCABULARY,
         "hidden_size": 1024,
         "intermediate_size": 2048,
-        "num_hidden_layers": 4,
-        "layer_types": ["linear_attention"] * 3 + ["full_attention"],
+        "num_hidden_layers": LAYERS,
+        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * (LAYERS // 4),
         "full_attention_interval": 4,
         "num_attention_heads": 8,
         "num_key_value_heads": 2,
@@ -42,7 +44,7 @@ def _config(kind: str) -> Any:
         return transformers.Qwen3_5TextConfig(**common, mamba_ssm_dtype="float32")
     # vLLM's class wants one layer with experts.
     return transformers.Qwen3NextConfig(
-        **common, num_experts=8, num_experts_per_tok=2, mlp_only_layers=[0, 1, 2],
+        **common, num_experts=8, num_experts_per_tok=2, mlp_only_layers=list(range(LAYERS - 1)),
         moe_intermediate_size=512, shared_expert_intermediate_size=512,
     )  # fmt: skip
 

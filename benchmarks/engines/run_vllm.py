@@ -40,7 +40,8 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
         "model": str(args.model), "skip_tokenizer_init": True, "dtype": "bfloat16",
         "max_model_len": LONG + 512, "max_num_seqs": 64, "seed": 0,
         "max_num_batched_tokens": 512 if args.scenario == "chunked" else 4 * LONG,
-        "gpu_memory_utilization": args.memory, "disable_log_stats": True,
+        # Of a size that is given, so that several runs may share a GPU.
+        "kv_cache_memory_bytes": 8 << 30, "gpu_memory_utilization": 0.1, "disable_log_stats": True,
         "enable_prefix_caching": args.scenario == "prefix",
         "gdn_prefill_backend": args.prefill_backend,
         "compilation_config": {
@@ -125,7 +126,6 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--prefill-backend", default="auto")
     parser.add_argument("--attention-backend", default="")
-    parser.add_argument("--memory", type=float, default=0.3)
     args = parser.parse_args()
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -152,3 +152,27 @@ def test_transformers_speed(monkeypatch, tmp_path):
         "| a prompt of 4096 tokens | 4.00 s (3.00 s to 5.00 s) | 2.00 s (1.50 s to 2.50 s) | 2.00x |"
         in lines
     )
+
+
+def _engine_run(tokens, error):
+    return {"tokens": tokens, "margins": [[0.5] * len(row) for row in tokens], "error": {"max": error}}
+
+
+def test_tokens_of_engines_differ_by_ties_only(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "engines"))
+    import judge
+
+    alone = _engine_run([[1, 2, 3], [4, 5, 6]], 0.3)
+    assert judge.tokens(_engine_run([[1, 2, 3], [4, 5, 6]], 0.1), alone)["same"] == 6
+    found = judge.tokens(_engine_run([[1, 2, 3], [4, 9, 9]], 0.3), alone)
+    assert (found["same"], found["of"], found["margins"]) == (4, 6, [0.5])
+    assert found["only_ties"]  # within the errors of both
+    assert not judge.tokens(_engine_run([[9, 9, 9], [4, 5, 6]], 0.1), alone)["only_ties"]
+
+
+def test_speed_of_engines_is_a_ratio_of_medians(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "engines"))
+    import judge
+
+    ours, alone = {"decode_1_s": [2.0, 1.0, 9.0], "start_s": 4.0}, {"decode_1_s": [3.0], "start_s": 8.0}
+    assert judge.speedups(ours, alone) == {"decode_1": 1.5}
