@@ -24,7 +24,6 @@ from cubinery.problems import (
     Dtype,
     GateMode,
     OutputNorm,
-    PrefillProblem,
 )
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
@@ -167,7 +166,7 @@ def window_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
 def checkpoint_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
     """checkpoint_every: tokens from one checkpoint to the next; a multiple of 16."""
     if checkpoints is None:
-        return PrefillProblem.checkpoint_every
+        return _LONGEST_CHUNK  # the default
     # One problem, whose kernels suit them all, for the strides that a chunk of this size divides.
     return max(math.gcd(checkpoint_every, _LONGEST_CHUNK), _SHORTEST_CHUNK)
 

@@ -45,7 +45,14 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
   CHECK(summary["hits"] == 0);
   CHECK(summary["missing"] == summary["requested"]);
   CHECK(summary["entries"].size() == summary["requested"]);
-  for (const json& entry : summary["entries"]) CHECK(entry["problems"] == 4);
+  // Most serve all four sizes; some results are of sizes that only few heads come to.
+  std::size_t of_all = 0;
+  for (const json& entry : summary["entries"]) {
+    CHECK(entry["problems"] >= 1);
+    CHECK(entry["problems"] <= 4);
+    of_all += entry["problems"] == 4 ? 1 : 0;
+  }
+  CHECK(2 * of_all > summary["entries"].size());
   CHECK(names_of(summary) == std::set<std::string>{"gdn_commit", "gdn_conv", "gdn_decode",
                                                    "gdn_prefill_chunks", "gdn_prefill_scan",
                                                    "gdn_verify", "gdn_verify_wy"});
