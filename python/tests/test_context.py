@@ -1,10 +1,10 @@
 """Contexts without a GPU: options, pre-warming, explanations."""
 
-import fcntl
 import gc
 import json
 import os
 import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -138,21 +138,34 @@ def test_the_log_is_called_and_may_fail(tmp_path, compiler, monkeypatch):
     assert unraised and unraised[0].exc_type is TypeError
 
 
+# Takes the locks that it is told, says so, and keeps them until its input ends.
+HOLDER = """
+import fcntl, sys
+files = [open(path, "w") for path in sys.argv[1:]]
+for file in files:
+    fcntl.lockf(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_compiling_lets_other_threads_run(tmp_path, compiler):
-    """A call that waits inside the library ends because this thread lets go of what it waits for."""
+    """A call that waits inside the library ends because this thread ends who it waits for."""
     problem = cubinery.DecodeProblem(key_dim=16, value_dim=16)
     locks = tmp_path / "locks"
     locks.mkdir(mode=0o700)
     names = [Path(report["path"]).name for report in compiler.compile(problem)]
-    files = [open(locks / f"{name.split('-')[1]}.lock", "w") for name in names]
-    for file in files:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    taken = [str(locks / f"{name.split('-')[1]}.lock") for name in names]
+    command = [sys.executable, "-c", HOLDER, *taken]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout.readline() == b"held\n"
     lines = []
     waits = threading.Event()
 
     def log(level, text):
         lines.append(text)
-        waits.set()
+        if "waiting for" in text:
+            waits.set()
 
     # With the interpreter's lock held, this thread would be back when the wait is over.
     context = cubinery.Context(-1, arch="sm_90a", cache_dir=tmp_path, lock_wait=300, log=log)
@@ -160,10 +173,10 @@ def test_compiling_lets_other_threads_run(tmp_path, compiler):
     thread.start()
     while thread.is_alive() and not waits.wait(0.1):
         pass
-    for file in files:
-        file.close()
+    assert thread.is_alive(), lines
+    holder.communicate()
     thread.join()
-    assert all("waiting for" in text for text in lines), lines
+    assert "waiting for" in lines[0], lines
     assert context.stats().compiles == len(names)
 
 
