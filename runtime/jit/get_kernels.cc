@@ -46,8 +46,14 @@ Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
   WaitBudget waits(state.options.lock_wait);
   std::vector<std::optional<Result<CompiledKernel>>> made(specs.size());
   std::atomic<std::size_t> done = 0;
-  on_threads(specs.size(), std::max(1u, std::thread::hardware_concurrency()), [&](std::size_t i) {
+  std::atomic<bool> failed = false;
+  // Offline there is nothing to do side by side.
+  const std::size_t threads =
+      state.options.offline ? 1 : std::max(1u, std::thread::hardware_concurrency());
+  on_threads(specs.size(), threads, [&](std::size_t i) {
+    if (failed) return;
     const Result<CompiledKernel>& one = made[i].emplace(state.compile(specs[i], &waits));
+    if (!one) failed = true;
     const std::size_t count = ++done;
     if (!one || one->source != Source::kCompiled || !state.options.log) return;
     state.options.log(
@@ -57,6 +63,7 @@ Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
   });
   std::vector<CompiledKernel> compiled;
   for (std::optional<Result<CompiledKernel>>& kernel : made) {
+    if (!kernel) continue;  // behind one that failed
     if (!*kernel) return std::move(*kernel).error();
     compiled.push_back(**std::move(kernel));
   }

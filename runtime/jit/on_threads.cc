@@ -23,12 +23,17 @@ struct Work {
   }
 };
 
+// The host's callbacks may be called here, and pthread_cancel() would unwind frames of the library.
+void refuse_cancellation() { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, nullptr); }
+
 void* run_work(void* work) {
+  refuse_cancellation();
   static_cast<Work*>(work)->run();
   return nullptr;
 }
 
 void* run_once(void* work) {
+  refuse_cancellation();
   (*static_cast<const std::function<void()>*>(work))();
   return nullptr;
 }
