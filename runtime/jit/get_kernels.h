@@ -14,8 +14,9 @@ namespace cubinery {
 Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs);
 
-// context.compile() of every spec, in their order, or the first error in it; as many at the same
-// time as there are processors.  Options::log is told of each that was compiled.
+// context.compile() of every spec, in their order, or the first error in it, behind which no other
+// is begun; as many at the same time as there are processors, offline one.  Options::log is told of
+// each that was compiled.
 Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
                                                     const std::vector<KernelSpec>& specs);
 
