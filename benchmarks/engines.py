@@ -89,10 +89,35 @@ def compare(records: list[dict[str, Any]], args: argparse.Namespace) -> None:
         if other is not None and other is not record:
             record["tokens_as_alone"] = judge.tokens(record, other)
             record["speedup"] = judge.speedups(record, other)
+            record["layers_us"] = judge.layer_times(record, other)
+
+
+def summary(records: list[dict[str, Any]], args: argparse.Namespace) -> dict[str, Any]:
+    """What scripts/write_results.py reads: a row for each load, engine alone and with cubinery."""
+    done = [record for record in records if "failed" not in record]
+    rows, starts = [], []
+    for record in done:
+        alone = next((r for r in done if r["mode"] == "off" and r["scenario"] == record["scenario"]
+                      and r["kind"] == record["kind"]), None)  # fmt: skip
+        starts.append({name: record[name] for name in
+                       ("kind", "scenario", "mode", "start_s", "first_token_s", "compiled")})  # fmt: skip
+        if alone is None or alone is record:
+            continue
+        for load, times in record["layers_us"].items():
+            rows.append({
+                "kind": record["kind"], "scenario": record["scenario"], "mode": record["mode"], "load": load,
+                "layer_us": times["ours"] / models.LINEAR_LAYERS,
+                "layer_us_alone": times["alone"] / models.LINEAR_LAYERS,
+                "gpu_us": judge.gpu_us(record, load), "gpu_us_alone": judge.gpu_us(alone, load),
+                "s": record[f"{load}_s"], "s_alone": alone[f"{load}_s"],
+            })  # fmt: skip
+    return {"gpu": done[0]["gpu"], "engine": f"vLLM {done[0]['vllm']}", "torch": done[0]["torch"],
+            "commit": args.commit, "date": time.strftime("%Y-%m-%d"), "layers": models.LINEAR_LAYERS,
+            "prefill_backend": args.prefill_backend, "rows": rows, "starts": starts}  # fmt: skip
 
 
 def show(record: dict[str, Any]) -> None:
-    kept = ("tokens", "logprobs", "margins")
+    kept = ("tokens", "logprobs", "margins", "profiles")
     print(json.dumps({name: value for name, value in record.items() if name not in kept}), flush=True)
 
 
@@ -105,7 +130,9 @@ def main() -> int:
     parser.add_argument("--attention-backend", default="", help="vLLM's, of all modes")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "engines")
     parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts later")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="everything, tokens and profiles too")
+    parser.add_argument("--summary", type=Path, help="a record for benchmarks/results/engines")
+    parser.add_argument("--commit", default="", help="of cubinery, for the record")
     args = parser.parse_args()
     start = time.perf_counter()
     records = []
@@ -126,6 +153,8 @@ def main() -> int:
         show(record)
     if args.out:
         args.out.write_text(json.dumps(records))
+    if args.summary:
+        args.summary.write_text(json.dumps(summary(records, args), indent=1) + "\n")
     return 1 if any("failed" in record for record in records) else 0
 
 

@@ -6,6 +6,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+
 def first_difference(mine: list[int], theirs: list[int]) -> int | None:
     for i, (one, other) in enumerate(zip(mine, theirs)):
         if one != other:
@@ -55,3 +56,29 @@ def speedups(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
         for name, times in mine.items()
         if name.endswith("_s") and isinstance(times, list) and name in theirs
     }
+
+
+def layer_times(mine: dict[str, Any], theirs: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Microseconds of the GPU in a step that one of two runs has and the other has not: what both
+    launch (projections, attention, MLP) cancels out, the core of the linear layers is left.  Of a
+    kernel that both launch, the launches that one of them has more."""
+    found = {}
+    for name, ours in mine["profiles"].items():
+        other = theirs["profiles"][name]
+        found[name] = {"ours": _own(ours, other), "alone": _own(other, ours)}
+        found[name]["speedup"] = found[name]["alone"] / found[name]["ours"]
+    return found
+
+
+def _own(run: dict[str, Any], other: dict[str, Any]) -> float:
+    total = 0.0
+    for kernel, (count, time) in run["kernels"].items():
+        there = other["kernels"].get(kernel, (0, 0.0))[0] * run["steps"] / other["steps"]
+        total += time * max(0.0, 1.0 - there / count)
+    return total / run["steps"]
+
+
+def gpu_us(run: dict[str, Any], load: str) -> float:
+    """Microseconds of all that a step runs on the GPU."""
+    profile = run["profiles"][load]
+    return float(sum(time for _, time in profile["kernels"].values()) / profile["steps"])

@@ -14,6 +14,7 @@ from typing import Any
 KINDS = ("qwen3_5", "qwen3_next")
 VOCABULARY = 4096
 LAYERS = 24
+LINEAR_LAYERS = LAYERS * 3 // 4
 _ARCHITECTURES = {"qwen3_5": "Qwen3_5ForCausalLM", "qwen3_next": "Qwen3NextForCausalLM"}
 
 

@@ -105,18 +105,54 @@ def margins_of(outputs: list[Any]) -> list[list[float]]:
     return found
 
 
-def speed(llm: Any, rows: list[list[int]], scenario: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def loads(rows: list[list[int]], scenario: str) -> dict[str, tuple[list[list[int]], int]]:
+    """What is timed: the prompts, and how many tokens each is asked for."""
     if scenario == "plain":
-        for count in (1, 16, 64):
-            batch = [[5 + i, 6, 7, 8] for i in range(count)]
-            found[f"decode_{count}_s"] = seconds_of(llm, batch, STEPS)
+        batches = {count: [[5 + i, 6, 7, 8] for i in range(count)] for count in (1, 16, 64)}
         long = [[5 + (7 * i + n) % 4000 for i in range(LONG)] for n in range(4)]
-        found["prefill_16k_s"] = seconds_of(llm, long, 1)
+        decode = {f"decode_{count}": (batch, STEPS) for count, batch in batches.items()}
+        return {**decode, "prefill_16k": (long, 1)}
     if scenario == "drafts":
-        for count in (1, 16):
-            found[f"decode_{count}_s"] = seconds_of(llm, [rows[-1]] * count, STEPS)
-    return found
+        return {f"decode_{count}": ([rows[-1]] * count, STEPS) for count in (1, 16, 64)}
+    return {}
+
+
+def runner_of(llm: Any) -> Any:
+    """vLLM's object that runs the model's steps, in this process."""
+    return llm.llm_engine.model_executor.driver_worker.worker.model_runner
+
+
+def kernels_of(llm: Any, batch: list[list[int]], count: int) -> dict[str, Any]:
+    """What runs on the GPU in one run, CUDA graphs included: of each kernel, copy and fill by its
+    name how many there were and their microseconds; and how often the model ran."""
+    from torch.profiler import ProfilerActivity, profile
+
+    runner, steps = runner_of(llm), 0
+    execute = runner.execute_model
+
+    def counted(scheduled: Any, *args: Any, **kwargs: Any) -> Any:
+        nonlocal steps
+        steps += scheduled.total_num_scheduled_tokens > 0
+        return execute(scheduled, *args, **kwargs)
+
+    runner.execute_model = counted
+    try:
+        with profile(activities=[ProfilerActivity.CUDA]) as found:
+            generate(llm, batch, count)
+    finally:
+        runner.execute_model = execute
+    kernels = {
+        row.key: (row.count, row.self_device_time_total)
+        for row in found.key_averages()
+        if row.self_device_time_total > 0
+    }
+    return {"steps": steps, "kernels": kernels}
+
+
+def speed(llm: Any, rows: list[list[int]], scenario: str) -> dict[str, Any]:
+    asked = loads(rows, scenario)
+    times = {f"{name}_s": seconds_of(llm, *load) for name, load in asked.items()}
+    return {**times, "profiles": {name: kernels_of(llm, *load) for name, load in asked.items()}}
 
 
 def main() -> None:
@@ -147,8 +183,7 @@ def main() -> None:
         "tokens": tokens_of(first), "logprobs": logprobs_of(first), "margins": margins_of(first),
         "repeats": tokens_of(again) == tokens_of(first),
         "same_bits_in_another_batch": logprobs_of(fewer) == logprobs_of(first)[4:6],
-        "layers": sorted({type(layer).__name__ for layer in llm.llm_engine.model_executor
-                          .driver_worker.worker.model_runner.model.modules()
+        "layers": sorted({type(layer).__name__ for layer in runner_of(llm).model.modules()
                           if "GatedDelta" in type(layer).__name__}),
     }  # fmt: skip
     record |= speed(llm, rows, args.scenario)

@@ -176,3 +176,20 @@ def test_speed_of_engines_is_a_ratio_of_medians(monkeypatch):
 
     ours, alone = {"decode_1_s": [2.0, 1.0, 9.0], "start_s": 4.0}, {"decode_1_s": [3.0], "start_s": 8.0}
     assert judge.speedups(ours, alone) == {"decode_1": 1.5}
+
+
+def test_layer_times_leave_out_what_both_runs_launch(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "engines"))
+    import judge
+
+    def run(steps, **kernels):
+        return {"profiles": {"decode_1": {"steps": steps, "kernels": kernels}}}
+
+    # In a step: two matmuls of both; one copy of both and two more of the engine; kernels of one.
+    ours = run(10, matmul=(20, 200.0), copy=(10, 30.0), ours=(10, 80.0))
+    alone = run(20, matmul=(40, 420.0), copy=(60, 240.0), conv=(20, 60.0), recurrence=(20, 100.0))
+    assert judge.layer_times(ours, alone)["decode_1"] == {
+        "ours": pytest.approx(8.0),
+        "alone": pytest.approx(2 * 4.0 + 3.0 + 5.0),
+        "speedup": pytest.approx(2.0),
+    }
