@@ -1,5 +1,6 @@
 """Draws docs/plots/latency.svg, cubinery and its peers side by side, a bar for each, docs/plots/tokens.svg, the time of
-one sequence against its length, and docs/plots/ratios.svg, a point for every prefill.
+one sequence against its length, docs/plots/ratios.svg, a point for every prefill, and docs/plots/engines.svg, one layer
+in engines alone and with cubinery.
 """
 import math
 
@@ -93,6 +94,36 @@ def _head(width, height, title, contenders, peer_name):
                  'stroke-dasharray="3 2"/>')
     lines.append(_text(x + 18, 52, "byte floor"))
     return lines
+
+
+# --- In engines
+
+ENGINE_LABELS = 268
+
+
+def draw_engines(panels, records):
+    """The text of the picture: of each panel (label, microseconds of the engine alone, with cubinery)."""
+    width = LEFT + ENGINE_LABELS + BARS + VALUES + BETWEEN
+    lines, y = [], TOP
+    for title, bars in zip(("one layer, decode, us", "one layer, prefill, us"), panels):
+        longest = max(max(alone, ours) for _, alone, ours in bars)
+        lines.append(_text(LEFT, y - 16, title, 12, more=' font-weight="600"'))
+        for label, alone, ours in bars:
+            lines.append(_text(LEFT + ENGINE_LABELS - 8, y + BAR + 4, label, anchor="end"))
+            for i, (us, colour) in enumerate(((ours, COLOURS[0]), (alone, COLOURS[1]))):
+                length, top = us / longest * BARS, y + i * BAR
+                lines.append(f'<rect x="{LEFT + ENGINE_LABELS}" y="{top}" width="{length:.1f}" height="{BAR - 2}" '
+                             f'fill="{colour}"/>')
+                lines.append(_text(round(LEFT + ENGINE_LABELS + length + 6, 1), top + 10, f"{us:.1f}", 11))
+            y += 2 * BAR + GAP
+        y += TOP // 2
+    names = [(COLOURS[0], "with cubinery"), (COLOURS[1], "the engine alone")]
+    gpus = sorted({record["gpu"] for record in records})
+    head = _opening(width, y - TOP // 2, f"Gated DeltaNet in engines, {', '.join(gpus)}: shorter is faster")
+    for i, (colour, name) in enumerate(names):
+        head.append(f'<rect x="{LEFT + 150 * i}" y="42" width="12" height="12" fill="{colour}"/>')
+        head.append(_text(LEFT + 150 * i + 18, 52, name))
+    return "\n".join([*head, *lines, "</svg>"]) + "\n"
 
 
 # --- Time against tokens

@@ -10,7 +10,8 @@ import pathlib
 import sys
 import textwrap
 
-from draw_latency import draw_latency, draw_ratios, draw_tokens
+import engine_results
+from draw_latency import draw_engines, draw_latency, draw_ratios, draw_tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
@@ -378,6 +379,7 @@ class Records:
         self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
+        self.engines = engine_results.read(folder / "engines")
 
     def of(self, op, record=None):
         return [r for r in (record or self.alone)["rows"] if r["op"] == op]
@@ -399,7 +401,8 @@ def readme_rows(records):
         f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
         "128 x 128. Each row but the last is one run on the same tensors (a star: an earlier run): medians of CUDA "
         "graph replays with a cold L2. The byte floor is the time to move every operand once at the copy rate. The last "
-        "row is a new Python process with an empty cache, after `import torch`."))
+        "row is a new Python process with an empty cache, after `import torch`.")
+        + engine_results.readme(records.engines, paragraph, table))
 
 
 def conv_section(records):
@@ -532,6 +535,8 @@ def results_page(records):
 
     lines += conv_section(records)
 
+    lines += engine_results.section(records.engines, paragraph, table)
+
     lines += ["## Tuning", ""]
     lines += paragraph(
         "The results inside the library that gain most. The default is what the cost model chooses; both times are from "
@@ -553,6 +558,7 @@ def documents():
         readme: before + BEGIN + readme_rows(records) + END + after,
         ROOT / "docs" / "results.md": results_page(records),
         ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
+        ROOT / "docs" / "plots" / "engines.svg": draw_engines(engine_results.bars(records.engines), records.engines),
         ROOT / "docs" / "plots" / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
         ROOT / "docs" / "plots" / "ratios.svg": draw_ratios(records.compared, gpu, ratio),
     }

@@ -1,0 +1,96 @@
+"""Tables of what was measured in engines, for scripts/write_results.py, from benchmarks/results/engines."""
+import json
+import statistics
+
+KINDS = {"qwen3_5": "Qwen3.5", "qwen3_next": "Qwen3-Next"}
+README_LOADS = (("plain", "decode_1"), ("plain", "decode_16"), ("plain", "decode_64"), ("plain", "prefill_16k"),
+                ("drafts", "decode_16"))
+
+
+def read(folder):
+    """The records, an engine's together, by the names of their files."""
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def what(load, scenario):
+    """A load as a reader knows it."""
+    name, size = load.split("_")
+    if name == "prefill":
+        return "prefill of 4 x 4096 tokens"
+    requests = f"{size} request{'s' if size != '1' else ''}"
+    if name == "verify" or scenario == "drafts":
+        return f"drafts, {requests} of up to 4 tokens"
+    return f"decode, {requests}"
+
+
+def us(value):
+    return f"{value:.1f} us" if value < 1000 else f"{value / 1e3:.2f} ms"
+
+
+def ratio(alone, ours):
+    return f"{alone / ours:.2f}x"
+
+
+def _step(row):
+    """A step of the whole model on the GPU; the time of a request's tokens on the clock."""
+    return [us(row["gpu_us_alone"]), us(row["gpu_us"]), ratio(row["gpu_us_alone"], row["gpu_us"]),
+            ratio(statistics.median(row["s_alone"]), statistics.median(row["s"]))]
+
+
+def _layer(row):
+    return [us(row["layer_us_alone"]), us(row["layer_us"]), ratio(row["layer_us_alone"], row["layer_us"])]
+
+
+def _measured(record):
+    backend = {"flashinfer": "FlashInfer", "triton": "Triton"}[record["prefill_backend"]]
+    return (f"{record['engine']}, {record['gpu']}, PyTorch {record['torch']}, the engine's prefill by {backend}; commit "
+            f"{record['commit']}, {record['date']}")
+
+
+def section(records, paragraph, table):
+    """Lines of docs/results.md."""
+    lines = ["## In an engine", "", "![One layer in an engine](plots/engines.svg)", ""]
+    lines += paragraph(
+        "The core of one linear layer, all that an engine runs between its projections: the convolution, gates, norms, "
+        "the recurrence, and in vLLM's decode the gated norm. 16 key and 32 value heads of 128 x 128, tensor parallel 1, "
+        "decode in CUDA graphs. In vLLM it is the GPU's time in a step that one of two runs has and the other has not, "
+        "over the model's linear layers: what both launch cancels out. Then the whole step of a small random model on the "
+        "GPU, and on the clock, where the host's time counts too and differs by a tenth from run to run. "
+        "[benchmarks.md](benchmarks.md) says how to repeat it.")
+    for record in records:
+        rows = record["rows"]
+        lines += paragraph(f"{_measured(record)}:")
+        if "gpu_us" in rows[0]:
+            lines += table(
+                ["", "model", "layer, alone", "with cubinery", "", "GPU's step, alone", "with cubinery", "", "on the clock"],
+                [[what(row["load"], row["scenario"]), KINDS[row["kind"]], *_layer(row), *_step(row)] for row in rows])
+        else:
+            lines += table(["", "layer, alone", "with cubinery", ""],
+                           [[what(row["load"], ""), *_layer(row)] for row in rows])
+    starts = [start for record in records for start in record.get("starts", ())]
+    if starts:
+        lines += paragraph("Starts: until the engine takes requests, and from there to a first token.")
+        lines += table(["scenario", "cubinery", "start", "first token", "kernels compiled"],
+                       [[f"{KINDS[s['kind']]}, {s['scenario']}", s["mode"], f"{s['start_s']:.1f} s",
+                         f"{s['first_token_s'] * 1e3:.0f} ms", f"{s['compiled']}"] for s in starts])
+    return lines
+
+
+def readme(records, paragraph, table):
+    """Lines of README: one engine's rows."""
+    record = next(r for r in records if r["engine"].startswith("vLLM"))
+    rows = {(row["scenario"], row["load"]): row for r in records if r["engine"] == record["engine"] for row in r["rows"]}
+    cells = [[what(load, scenario), *_layer(rows[scenario, load]), _step(rows[scenario, load])[2]]
+             for scenario, load in README_LOADS if (scenario, load) in rows]
+    return table([f"one layer in {record['engine']}", "vLLM alone", "with cubinery", "", "GPU's step"], cells) + paragraph(
+        f"{record['gpu']}, Qwen3.5's heads; prefill beside FlashInfer; [more](docs/results.md#in-an-engine).")
+
+
+def bars(records):
+    """Of the picture: (title, [(label, alone, ours)]) in microseconds, decode and prefill of one layer."""
+    shown = []
+    for record in records:
+        for row in record["rows"]:
+            label = f"{record['engine'].split()[0]}, {what(row['load'], row.get('scenario', ''))}"
+            shown.append((row["load"].startswith("prefill"), label, row["layer_us_alone"], row["layer_us"]))
+    return [[bar[1:] for bar in shown if bar[0] == prefill] for prefill in (False, True)]
