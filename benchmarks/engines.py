@@ -13,8 +13,8 @@ Modes, each run in a process of its own:
     offline  the same, and compiling is forbidden; engine kernels in place of ours are an error
 
 Scenarios: plain (decode of 1, 16 and 64 requests in CUDA graphs, prefill of 4 x 4096 tokens),
-drafts (n-gram, three of them), prefix (prefix caching), chunked (steps of 512 tokens), invariant
-(VLLM_BATCH_INVARIANT, cubinery only).
+drafts (n-gram, three of them), prefix (prefix caching), chunked (steps of 512 tokens), compiled
+(torch.compile, prefill in pieces of graphs), invariant (VLLM_BATCH_INVARIANT, cubinery only).
 
 Needs a GPU, vLLM and cubinery in this Python.
 """
@@ -38,7 +38,6 @@ import models  # noqa: E402
 import run_vllm  # noqa: E402
 
 MODES = ("off", "cold", "warm", "offline")
-SCENARIOS = ("plain", "drafts", "prefix", "chunked", "invariant")
 
 
 def environment(mode: str, scenario: str, cache: Path) -> dict[str, str]:
@@ -124,7 +123,7 @@ def show(record: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--kinds", default=",".join(models.KINDS))
-    parser.add_argument("--scenarios", default=",".join(SCENARIOS))
+    parser.add_argument("--scenarios", default=",".join(run_vllm.SCENARIOS))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--prefill-backend", default="auto", help="vLLM's, of the mode off")
     parser.add_argument("--attention-backend", default="", help="vLLM's, of all modes")
