@@ -224,6 +224,23 @@ def test_what_is_launched_is_what_is_made(engine):
     assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)
 
 
+def test_the_start_makes_the_kernels_of_this_gpu_alone(engine, empty_kernels, tmp_path):
+    folder = {**empty_kernels, "cache_dir": str(tmp_path)}
+    context = Context(0, **folder)
+    sizes = {"k_heads": 16, "v_heads": 32, "key_dim": 128, "value_dim": 128}  # measured ones
+    layer = dataclasses.replace(engine.layer()._cubinery_layer, **sizes)
+    problems = engine.plugin.problems(layer)
+    for made, source in ((context, "compiled"), (Context(0, **folder), "from the cache")):
+        kernels = _common.Kernels(made, problems).ready()
+        count = context.stats().compiles
+        assert f"{count} kernels for {len(problems)} operators" in kernels.summary()
+        assert f"{count} {source}" in kernels.summary()
+    some_gpu = {
+        report["canonical"] for problem in problems.values() for report in context.explain(problem)
+    }
+    assert 0 < count < len(some_gpu)
+
+
 def test_the_start_is_told_in_two_lines(engine):
     engine.layer()
     engine.layer()
