@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import importlib
 import json
 from typing import Any
 
@@ -107,7 +108,7 @@ def layer_of(
     Args:
         norm: what vLLM has its plugin do behind the recurrence.
     """
-    plugin = pytest.importorskip(f"cubinery.plugins.{engine}")
+    plugin = importlib.import_module(f"cubinery.plugins._{engine}_layer")
     size = sizes_of(engine, model, tp)
     common: dict[str, Any] = {
         "k_heads": size.heads, "v_heads": size.value_heads, "key_dim": size.key_dim,
@@ -126,7 +127,7 @@ def layer_of(
     layer = plugin.VllmLayer(
         **common, conv_state_layout="channels", drafts=drafts, keeps_states=True, **behind
     )
-    return plugin.problems(plugin._supported(context, layer))
+    return plugin.problems(plugin.supported(context, layer))
 
 
 @pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 2)])

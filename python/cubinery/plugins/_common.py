@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cubinery import _arrays
 from cubinery._context import Context
@@ -303,6 +303,13 @@ class Layer:
         }
 
 
+class Kind(NamedTuple):
+    """A kind of work that layers have."""
+
+    words: str  # in an engine's log
+    forms: tuple[str, ...]  # those that it launches, as far as a layer has them; the last is a must
+
+
 class Kernels:
     """The operators of some problems on one device, made side by side while an engine starts.
 
@@ -345,6 +352,20 @@ class Kernels:
             except Error as error:
                 self.refused[name] = str(error)
         return self
+
+    def able(self, kinds: Mapping[str, Kind], refuse: Callable[[str, str], None]) -> frozenset[str]:
+        """Which kinds of work, of those that the problems are for, have their operators; tells
+        refuse() which have not, and why."""
+        can = set()
+        for name, kind in kinds.items():
+            if kind.forms[-1] not in self.problems:
+                continue
+            refused = [self.refused[form] for form in kind.forms if form in self.refused]
+            if refused:
+                refuse(kind.words, refused[0])
+            else:
+                can.add(name)
+        return frozenset(can)
 
     def summary(self) -> str:
         """Where the kernels came from, and how long that took."""

@@ -14,61 +14,16 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from cubinery._errors import Error, UnsupportedError
-from cubinery._problem import Problem
 from cubinery.plugins import _common
-from cubinery.plugins._common import Kernels, Layer
-from cubinery.problems import ConvProblem, DecodeProblem, PrefillProblem, VerifyProblem
-
-_GDN = "sglang.srt.layers.attention.linear.gdn_backend"
-_CLASS = f"{_GDN}:GDNAttnBackend"
-_HOOKS = "sglang.srt.plugins.hook_registry"
-_METADATA = "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata"
-_CONV = "sglang.kernels.ops.mamba.causal_conv1d_triton"
-_POOL = "sglang.srt.mem_cache.memory_pool"
-
-# What the plugin needs of SGLang: objects, and the parameters that they take.
-SEAMS: dict[str, tuple[str, ...]] = {
-    _CLASS: ("model_runner",),
-    f"{_CLASS}.forward_decode": ("layer", "forward_batch", "mixed_qkv", "a", "b"),
-    f"{_CLASS}.forward_extend": ("layer", "forward_batch", "mixed_qkv", "a", "b"),
-    f"{_CLASS}._track_mamba_state_decode": (
-        "forward_batch", "conv_states", "ssm_states", "cache_indices", "layer_id",
-    ),
-    f"{_CLASS}._track_mamba_state_extend": (
-        "forward_batch", "h", "ssm_states", "forward_metadata",
-    ),
-    _METADATA: (
-        "query_start_loc", "mamba_cache_indices", "has_mamba_track_mask", "track_conv_indices",
-        "track_ssm_h_src", "conv_states_mask_indices", "retrieve_next_token",
-        "retrieve_parent_token",
-    ),
-    f"{_POOL}:HybridReqToTokenPool.mamba2_layer_cache": ("layer_id",),
-    f"{_POOL}:MambaPool.State": ("conv", "temporal", "replayssm_d", "replayssm_rawv"),
-    f"{_POOL}:MambaPool.SpeculativeState": ("intermediate_ssm", "intermediate_conv_window"),
-    "sglang.srt.layers.radix_linear_attention:RadixLinearAttention": (
-        "layer_id", "num_q_heads", "num_k_heads", "num_v_heads", "head_q_dim", "head_k_dim",
-        "head_v_dim", "conv_weights", "bias", "activation", "A_log", "dt_bias",
-    ),
-    f"{_GDN}:causal_conv1d_update": (),
-    f"{_CONV}:causal_conv1d_update": (
-        "x", "conv_state", "weight", "bias", "activation", "conv_state_indices",
-        "intermediate_conv_window", "intermediate_state_indices",
-    ),
-    f"{_GDN}:get_exec": (),
-    f"{_GDN}:is_cuda": (),
-    f"{_GDN}:pp_spec_stable_rows_enabled": (),
-    f"{_HOOKS}:HookRegistry.register": ("target", "hook", "hook_type"),
-    f"{_HOOKS}:HookType.REPLACE": (),
-}  # fmt: skip
-# What it reads of the class's objects.
-ATTRIBUTES = (
-    "forward_metadata", "mis_metadata", "req_to_token_pool", "verify_intermediate_state_indices",
+from cubinery.plugins._common import Kernels
+from cubinery.plugins._sglang_layer import (
+    ATTRIBUTES, CHUNK, CLASS, GDN, HOOKS, KINDS, PAD, SEAMS, SglangLayer, problems,
 )  # fmt: skip
+
+__all__ = ["ATTRIBUTES", "SEAMS", "calls", "plugin", "register"]
 
 plugin = _common.Plugin("SGLang", "SGLang 0.5.23", "sglang.srt.cubinery")
 calls = plugin.calls
-_PAD = -1  # any negative slot is one of rows of padding
-_CHUNK = 64  # tokens between the states of which SGLang's radix cache takes some
 _MOST_DRAFTS = 16
 
 
@@ -77,60 +32,7 @@ def register() -> None:
     plugin.register(SEAMS, _install)
 
 
-# ---- Which operators a layer needs ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class SglangLayer(Layer):
-    """A layer as SGLang has it.  Its drafts are the tokens of a request, the first included."""
-
-    activation: str = "silu"
-    index_dtype: str = "i32"
-
-    @property
-    def indices(self) -> dict[str, Any]:
-        return {"index_dtype": self.index_dtype}
-
-    @property
-    def conv_activation(self) -> dict[str, Any]:
-        return {"conv_activation": self.activation}
-
-
-def problems(layer: SglangLayer) -> dict[str, Problem[Any]]:
-    """What a layer launches, by the names of its forms: all of it, and nothing else."""
-    conv = {**layer.conv, **layer.indices, "activation": layer.activation}
-    pool = {**layer.heads, **layer.states, **layer.indices}
-    prefill = PrefillProblem(**pool, varlen=True)
-    found: dict[str, Problem[Any]] = {
-        "conv": ConvProblem(**conv, **layer.gates, varlen=True),
-        "prefill": prefill,
-        "prefill_kept": replace(prefill, checkpoints="before", checkpoint_every=_CHUNK),
-    }
-    decode = DecodeProblem(**pool, **layer.gates)
-    if layer.joins_conv:
-        found["decode"] = replace(decode, **layer.conv_of_decode, **layer.conv_activation)
-    else:
-        found["decode"] = decode
-        found["conv_decode"] = ConvProblem(**conv)
-    if layer.drafts > 0:
-        found["verify"] = VerifyProblem(
-            **pool, **layer.gates, draft_tokens=layer.drafts, stored_states="every"
-        )
-    return found
-
-
-_FORMS = {
-    "decode": ("decode", "conv_decode"),
-    "prefill": ("conv", "prefill"),
-    "prefill_kept": ("conv", "prefill_kept"),
-    "verify": ("verify",),
-}
-_WORDS = {
-    "decode": "decoding",
-    "prefill": "prefill",
-    "prefill_kept": "prefill for the radix cache",
-    "verify": "the verification of drafts",
-}
+# ---- A layer -------------------------------------------------------------------------------------
 
 
 def _describe(layer: Any, cache: Any, slots: Any, batch_invariant: bool) -> SglangLayer:
@@ -238,15 +140,8 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
         slots = self.forward_metadata.mamba_cache_indices
         described = _describe(layer, cache, slots.dtype, self._cubinery_invariant)
         kernels = plugin.kernels_of(slots.device.index or 0, described, problems).ready()
-        can = set()
-        for kind, forms in _FORMS.items():
-            needed = [form for form in forms if form in kernels.problems]
-            refused = [kernels.refused[form] for form in needed if form in kernels.refused]
-            if refused:
-                plugin.fall_back(_WORDS[kind], refused[0])
-            elif needed:
-                can.add(kind)
-        served = _Served(kernels, frozenset(can), self._cubinery_sglang.f32)
+        can = kernels.able(KINDS, plugin.fall_back)
+        served = _Served(kernels, can, self._cubinery_sglang.f32)
         if "verify" in can:
             self._cubinery_steps(cache, served, described.drafts)
         self._cubinery_rehearse(layer, cache, served)
@@ -329,7 +224,7 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
         verifies = forward_batch.forward_mode.is_target_verify()
         why = None if served is None else self._cubinery_cannot(served, cache, verifies)
         if why:
-            plugin.fall_back(_WORDS["verify" if verifies else "prefill"], why)
+            plugin.fall_back(KINDS["verify" if verifies else "prefill"].words, why)
         if served is None or why:
             plugin.left("verify" if verifies else "prefill")
             return super().forward_extend(layer, forward_batch, mixed_qkv, a, b, **kwargs)
@@ -425,7 +320,7 @@ def _outputs(x: Any, layer: Any, *lead: int) -> tuple[Any, ...]:
 
 def _starts(bounds: Any) -> Any:
     starts = bounds.new_zeros((bounds.shape[0],))
-    starts[1:] = ((bounds[1:] - bounds[:-1] + (_CHUNK - 1)) // _CHUNK).cumsum(0)
+    starts[1:] = ((bounds[1:] - bounds[:-1] + (CHUNK - 1)) // CHUNK).cumsum(0)
     return starts
 
 
@@ -444,12 +339,12 @@ def _decode(
         # One token of each request: [N, 1, ..].
         conv(
             x[:, None], layer.conv_weights, layer.bias, q=q[:, None], k=k[:, None], v=v[:, None],
-            state=cache.conv[0], state_indices=slots, pad_slot_id=_PAD,
+            state=cache.conv[0], state_indices=slots, pad_slot_id=PAD,
         )  # fmt: skip
         given = {"q": q, "k": k, "v": v, "enable_pdl": served.kernels.has_pdl}
     operators["decode"](
         g=a, beta=b, A_log=layer.A_log, dt_bias=layer.dt_bias, out=out, state=cache.temporal,
-        state_indices=slots, pad_slot_id=_PAD, zero_padding=True, **given,
+        state_indices=slots, pad_slot_id=PAD, zero_padding=True, **given,
     )  # fmt: skip
 
 
@@ -466,17 +361,17 @@ def _prefill(
     operators["conv"](
         x, layer.conv_weights, layer.bias, q=q, k=k, v=v, a=a, b=b, A_log=layer.A_log,
         dt_bias=layer.dt_bias, g=g, beta=beta, cu_seqlens=bounds, has_initial_state=has_state,
-        state=cache.conv[0], state_indices=slots, pad_slot_id=_PAD,
+        state=cache.conv[0], state_indices=slots, pad_slot_id=PAD,
     )  # fmt: skip
     shared = {
         "out": out, "state": cache.temporal, "state_indices": slots, "cu_seqlens": bounds,
-        "pad_slot_id": _PAD, "zero_padding": True, "enable_pdl": served.kernels.has_pdl,
+        "pad_slot_id": PAD, "zero_padding": True, "enable_pdl": served.kernels.has_pdl,
     }  # fmt: skip
     if starts is None:
         operators["prefill"](q, k, v, g, beta, **shared)
         return None
     # As many rows as there may be: the host does not know how the tokens are shared out.
-    rows = tokens // _CHUNK + bounds.shape[0] - 1
+    rows = tokens // CHUNK + bounds.shape[0] - 1
     kept = cache.temporal.new_empty((rows, *cache.temporal.shape[1:]))
     operators["prefill_kept"](
         q, k, v, g, beta, checkpoints=kept, checkpoint_cu_starts=starts, **shared
@@ -497,7 +392,7 @@ def _verify(
         x[:, :, k:].unflatten(-1, (-1, layer.head_v_dim)),
         a, b, A_log=layer.A_log, dt_bias=layer.dt_bias, out=out, state=cache.temporal,
         state_indices=slots, state_out=_pool(cache.intermediate_ssm, served.steps),
-        state_out_indices=served.steps[:count, :drafts], pad_slot_id=_PAD, zero_padding=True,
+        state_out_indices=served.steps[:count, :drafts], pad_slot_id=PAD, zero_padding=True,
     )  # fmt: skip
 
 
@@ -513,20 +408,20 @@ def _pool(buffer: Any, slots: Any) -> Any:
 
 
 def _install() -> None:
-    if not _common.seam(f"{_GDN}:is_cuda")():
+    if not _common.seam(f"{GDN}:is_cuda")():
         return
-    behind = _common.seam(_CLASS)
+    behind = _common.seam(CLASS)
     import torch
 
     needed = SimpleNamespace(
-        get_exec=_common.seam(f"{_GDN}:get_exec"),
-        pp_spec_stable_rows_enabled=_common.seam(f"{_GDN}:pp_spec_stable_rows_enabled"),
+        get_exec=_common.seam(f"{GDN}:get_exec"),
+        pp_spec_stable_rows_enabled=_common.seam(f"{GDN}:pp_spec_stable_rows_enabled"),
         f32=torch.float32,
         i32=torch.int32,
-        conv_update=_common.seam(f"{_GDN}:causal_conv1d_update"),
+        conv_update=_common.seam(f"{GDN}:causal_conv1d_update"),
         is_captured=torch.cuda.is_current_stream_capturing,
     )
     ours = type("CubineryGDNBackend", (CubineryBackend, behind), {"_cubinery_sglang": needed})
-    hooks = _common.seam(f"{_HOOKS}:HookRegistry")
-    kind = _common.seam(f"{_HOOKS}:HookType.REPLACE")
-    hooks.register(_CLASS.replace(":", "."), ours, kind)
+    hooks = _common.seam(f"{HOOKS}:HookRegistry")
+    kind = _common.seam(f"{HOOKS}:HookType.REPLACE")
+    hooks.register(CLASS.replace(":", "."), ours, kind)

@@ -8,74 +8,24 @@ Prefills and draft tokens are two.  States, slots, schedules and graphs stay vLL
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from cubinery._context import Context
 from cubinery._core import version
 from cubinery._errors import Error, UnsupportedError
-from cubinery._problem import Problem
 from cubinery.plugins import _common
-from cubinery.plugins._common import Kernels, Layer
-from cubinery.problems import ConvProblem, DecodeProblem, PrefillProblem, VerifyProblem
-
-_GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
-_METADATA = "vllm.v1.attention.backends.gdn_attn"
-_CLASS = f"{_GDN}:QwenGatedDeltaNetAttention"
-
-# What the plugin needs of vLLM: objects, and the parameters that they take.
-SEAMS: dict[str, tuple[str, ...]] = {
-    _CLASS: ("config", "vllm_config", "prefix"),
-    f"{_CLASS}.register_oot": ("name",),
-    f"{_CLASS}.bind_kv_cache": ("kv_cache",),
-    f"{_CLASS}.get_attn_backend": (),
-    f"{_CLASS}.get_state_dtype": (),
-    f"{_CLASS}.split_ba": ("ba",),
-    f"{_CLASS}._forward_core": ("mixed_qkv", "b", "a", "core_attn_out"),
-    f"{_CLASS}._forward_core_fused_norm_packed": ("mixed_qkvz", "ba", "core_attn_out"),
-    f"{_CLASS}._rms_norm_gated_cuda": ("x", "output_gate", "out"),
-    f"{_GDN}:is_conv_state_dim_first": (),
-    f"{_GDN}:_encode_layer_name": (),
-    f"{_GDN}:qwen_gdn_attention_core_fused_norm_packed": (
-        "mixed_qkvz", "ba", "core_attn_out", "layer_name",
-    ),
-    "vllm.forward_context:get_forward_context": (),
-    "vllm.model_executor.custom_op:op_registry_oot": (),
-    "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointExporter.export": (
-        "checkpoint", "raw_qkv", "conv_state", "cu_seqlens", "recurrent_checkpoint",
-        "recurrent_state", "recurrent_rows",
-    ),
-    f"{_METADATA}:GDNFlashInferCheckpointPlan": (
-        "every_n_tokens", "num_checkpoints", "cu_starts", "rows",
-    ),
-    f"{_METADATA}:GDNAttentionBackend.supports_batch_invariance": (),
-    f"{_METADATA}:GDNAttentionMetadata": (
-        "num_prefills", "num_decode_tokens", "num_spec_decodes", "num_actual_tokens", "checkpoint",
-        "flashinfer_checkpoint_plan", "non_spec_query_start_loc", "spec_query_start_loc",
-        "spec_state_indices_tensor", "non_spec_state_indices_tensor", "spec_sequence_masks",
-        "spec_token_indx", "non_spec_token_indx", "num_accepted_tokens", "prefill_query_start_loc",
-        "prefill_state_indices", "prefill_has_initial_state", "nums_dict", "num_prefill_tokens",
-    ),
-    "vllm.envs:VLLM_BATCH_INVARIANT": (),
-    "vllm.platforms:current_platform": (),
-}  # fmt: skip
-# What it reads of a layer, set by the class's __init__.
-ATTRIBUTES = (
-    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "_forward_method", "activation",
-    "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
-    "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "in_proj_ba", "in_proj_qkvz", "key_dim",
-    "kv_cache", "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec",
-    "num_v_heads", "out_proj", "prefix", "tp_size", "value_dim", "vllm_config",
+from cubinery.plugins._common import Kernels
+from cubinery.plugins._vllm_layer import (
+    ATTRIBUTES, CHUNK, CLASS, GDN, KINDS, METADATA, NORMS, NULL_BLOCK, SEAMS, Pools, Step,
+    VllmLayer, problems, step_of, supported,
 )  # fmt: skip
+
+__all__ = ["ATTRIBUTES", "SEAMS", "calls", "plugin", "register"]
 
 plugin = _common.Plugin("vLLM", "vLLM 0.33", "vllm.cubinery")
 calls = plugin.calls
-_NULL_BLOCK = 0  # the slot of rows of padding
 _FEW = 512  # tokens whose columns are gathered, instead of copied part by part
-_CHUNK = 64  # tokens from one state to the next that vLLM may ask for, or a multiple
-_NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
 
 def register() -> None:
@@ -83,166 +33,7 @@ def register() -> None:
     plugin.register(SEAMS, _install)
 
 
-# ---- Which operators a layer needs ---------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class VllmLayer(Layer):
-    """A layer as vLLM has it."""
-
-    output_norm: str = "none"  # what is behind the recurrence, in its launch
-    norm_weight_dtype: str = "f32"
-    keeps_states: bool = False  # inside a prefill, for prefix caching
-
-    @property
-    def norm(self) -> dict[str, Any]:
-        if self.output_norm == "none":
-            return {}
-        return {"output_norm": self.output_norm, "norm_weight_dtype": self.norm_weight_dtype}
-
-    @property
-    def decodes_in_one_launch(self) -> bool:
-        """That takes windows without gaps, which those of columns have beside drafts'."""
-        has_gaps = self.drafts > 0 and self.conv_state_layout == "columns"
-        return self.joins_conv and not has_gaps
-
-
-def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
-    """What a layer launches, by the names of its forms: all of it, and nothing else."""
-    decode = DecodeProblem(**layer.heads, **layer.gates, **layer.states, **layer.norm)
-    prefill = PrefillProblem(**layer.heads, **layer.states, varlen=True)
-    found: dict[str, Problem[Any]] = {
-        "conv": ConvProblem(**layer.conv, **layer.gates, varlen=True),
-        "prefill": prefill,
-    }
-    if layer.decodes_in_one_launch:
-        found["decode"] = replace(decode, **layer.conv_of_decode)
-    else:
-        found["decode"] = decode
-        found["conv_decode"] = ConvProblem(**layer.conv)
-    if layer.drafts > 0:
-        found["conv_verify"] = ConvProblem(**layer.conv, varlen=True, from_accepted=True)
-        found["verify"] = VerifyProblem(
-            **layer.heads, **layer.gates, **layer.states, **layer.norm, varlen=True,
-            draft_tokens=layer.drafts + 1, stored_states="every", from_accepted=True,
-        )  # fmt: skip
-    if layer.keeps_states:
-        found["prefill_kept"] = replace(prefill, checkpoints="after", checkpoint_every=_CHUNK)
-    return found
-
-
-@cache
-def _supported(context: Context, layer: VllmLayer) -> VllmLayer:
-    """With the convolution and the norm in launches of their own where no kernel has them inside.
-    The norm is then vLLM's."""
-    plain = replace(layer, output_norm="none")
-    wished = (layer, replace(layer, joins_conv=False), plain, replace(plain, joins_conv=False))
-    return min(wished, key=lambda each: len(_common.without_path(context, problems(each))))
-
-
-# What a kind of work needs; the rest of a layer's forms are in front of these.
-_FORMS = {
-    "decode": ("decode", "conv_decode"),
-    "prefill": ("conv", "prefill"),
-    "prefill_kept": ("conv", "prefill_kept"),
-    "verify": ("conv_verify", "verify"),
-}
-_WORDS = {
-    "decode": "decoding",
-    "prefill": "prefill",
-    "prefill_kept": "prefill for a prefix cache",
-    "verify": "the verification of drafts",
-}
-
-
-# ---- A batch -------------------------------------------------------------------------------------
-
-
-@dataclass
-class _Step:
-    """What the layers of a batch share: its kinds of work, and views of vLLM's metadata."""
-
-    tokens: int
-    kinds: tuple[str, ...]
-    decoded: int = 0  # so many tokens in front
-    slots_decoded: Any = None
-    slots: Any = None  # of what is prefilled
-    bounds: Any = None
-    has_state: Any = None
-    longest: int | None = None
-    verified: tuple[Any, ...] = ()  # slots of steps, first slots, accepted, bounds
-    drafts: Any = None  # which tokens are drafts, and which are not, where a batch has both
-    others: Any = None
-    starts: Any = None  # of checkpoints
-
-    @classmethod
-    def of(cls, m: Any) -> _Step:
-        step = cls(tokens=m.num_actual_tokens, kinds=())
-        if m.spec_sequence_masks is not None:
-            step._verify(m)
-        else:
-            step.decoded = m.num_decode_tokens if m.num_prefills > 0 else step.tokens
-            if step.decoded > 0:
-                step.kinds += ("decode",)
-                step.slots_decoded = m.non_spec_state_indices_tensor[: step.decoded]
-        if m.num_prefills > 0:
-            step._prefill(m)
-        return step
-
-    def _verify(self, m: Any) -> None:
-        count = m.num_spec_decodes
-        slots = m.spec_state_indices_tensor[:count]
-        bounds = m.spec_query_start_loc[: count + 1]
-        self.kinds += ("verify",)
-        self.verified = (slots, slots[:, 0], m.num_accepted_tokens[:count], bounds)
-        if m.num_prefills > 0:
-            self.drafts, self.others = m.spec_token_indx, m.non_spec_token_indx
-
-    def _prefill(self, m: Any) -> None:
-        count = m.num_prefills
-        self.bounds = m.prefill_query_start_loc[: count + 1]
-        self.slots = m.prefill_state_indices[:count]
-        self.has_state = m.prefill_has_initial_state[:count]
-        if m.nums_dict is not None:  # of each sequence its blocks of 8 tokens, on the host
-            blocks = int(m.nums_dict[8]["nums"].max())
-            self.longest = max(1, min(8 * blocks, m.num_prefill_tokens))
-        if m.flashinfer_checkpoint_plan is None:
-            self.kinds += ("prefill",)
-        else:
-            self.kinds += ("prefill_kept",)
-
-    def keep(self, plan: Any) -> Any:
-        """Where the checkpoints of each sequence begin, in the dtype of its bounds."""
-        if self.starts is None:
-            self.starts = plan.cu_starts.to(self.bounds.dtype)
-        return self.starts
-
-
-def _step(m: Any) -> _Step:
-    step = m.__dict__.get("_cubinery")
-    if step is None:
-        step = m._cubinery = _Step.of(m)
-    found: _Step = step
-    return found
-
-
 # ---- The layer -----------------------------------------------------------------------------------
-
-
-class _Pools(tuple[Any, ...]):
-    """A layer's kv_cache, with the views of it that launches take.  They live as long as it."""
-
-    conv: Any  # [slots, channels, columns]
-    window: Any  # its first columns, in front of those of drafts
-    state: Any
-
-    @classmethod
-    def of(cls, kv_cache: Any, layer: VllmLayer) -> _Pools:
-        pools = cls(kv_cache)
-        conv, pools.state = kv_cache[:2]
-        pools.conv = conv if layer.conv_state_layout == "columns" else conv.transpose(-1, -2)
-        pools.window = pools.conv[:, :, : layer.conv_width - 1]
-        return pools
 
 
 if TYPE_CHECKING:
@@ -315,9 +106,9 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
         )
         if self._cubinery_takes_gate():
-            norm, dtype = _NORMS[self.norm.activation], short(self.norm.weight.dtype)
+            norm, dtype = NORMS[self.norm.activation], short(self.norm.weight.dtype)
             layer = replace(layer, output_norm=norm, norm_weight_dtype=dtype)
-        return _supported(plugin.context_of(self._cubinery_vllm.current_device()), layer)
+        return supported(plugin.context_of(self._cubinery_vllm.current_device()), layer)
 
     def _cubinery_takes_gate(self) -> bool:
         """Whether the core is handed z too: by a form of vLLM's forward(), or by ours, where nothing
@@ -328,7 +119,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             (not self.gqa_interleaved_layout or is_eager)
             and _common.dtype_short(self.model_config.dtype) == "bf16"
             and _common.dtype_short(norm.weight.dtype) in ("bf16", "f32")
-            and norm.activation in _NORMS
+            and norm.activation in NORMS
             and norm.group_size is None
             and bool(norm.norm_before_gate)
         )
@@ -359,17 +150,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
                 widths: self._cubinery_vllm.order(groups, widths, self.A_log.device)
                 for widths in self._cubinery_widths()
             }
-        can = set()
-        for kind, forms in _FORMS.items():
-            needed = [form for form in forms if form in kernels.problems]
-            if forms[-1] not in kernels.problems and kind != "decode":
-                continue
-            refused = [kernels.refused[form] for form in needed if form in kernels.refused]
-            if refused:
-                self._cubinery_refuse(_WORDS[kind], refused[0])
-            else:
-                can.add(kind)
-        self._cubinery_can = frozenset(can)
+        self._cubinery_can = kernels.able(KINDS, self._cubinery_refuse)
         drafts = self._cubinery_layer.drafts + 1
         plugin.announce(kernels, self._cubinery_layer, _common.sizes_asked(drafts))
 
@@ -387,7 +168,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         gates = torch.zeros((1, 2 * heads), dtype=self.model_config.dtype, **like)
         padding = torch.zeros((1,), **ints)
         bounds = torch.arange(2, **ints)
-        step = _Step(
+        step = Step(
             tokens=1, kinds=(), slots_decoded=padding, slots=padding, bounds=bounds,
             has_state=torch.zeros((1,), dtype=torch.bool, **like), longest=1,
             verified=(padding[:, None].expand(1, self.num_spec + 1), padding, bounds[1:], bounds),
@@ -401,7 +182,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         checkpoint = SimpleNamespace(checkpoint_offsets=padding, state_indices=padding)
         longs = torch.zeros((2,), dtype=torch.int64, **like)  # as vLLM's plans have them
         plan = SimpleNamespace(
-            num_checkpoints=0, every_n_tokens=_CHUNK, cu_starts=longs, rows=longs[:1]
+            num_checkpoints=0, every_n_tokens=CHUNK, cu_starts=longs, rows=longs[:1]
         )  # fmt: skip
         m = SimpleNamespace(
             checkpoint=checkpoint, flashinfer_checkpoint_plan=plan, non_spec_query_start_loc=bounds
@@ -440,10 +221,10 @@ class CubineryCore(_Behind):  # type: ignore[misc]
 
     # ---- While it serves ----
 
-    def _cubinery_pools(self) -> _Pools:
+    def _cubinery_pools(self) -> Pools:
         pools = self.kv_cache
-        if type(pools) is not _Pools:
-            pools = self.kv_cache = _Pools.of(pools, self._cubinery_layer)
+        if type(pools) is not Pools:
+            pools = self.kv_cache = Pools.of(pools, self._cubinery_layer)
         return pools
 
     def _cubinery_norms(self) -> bool:
@@ -501,7 +282,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         m = metadata.get(self.prefix) if isinstance(metadata, dict) else None
         if m is None:
             return self._cubinery_profile(x)
-        step = _step(m)
+        step = step_of(m)
         norms = self._cubinery_norms()
         if not self._cubinery_can.issuperset(step.kinds) or (norms and z is None):
             plugin.left("+".join(step.kinds))
@@ -514,9 +295,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             self._rms_norm_gated_cuda(out, z, out)
         return True
 
-    def _cubinery_serve(
-        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any
-    ) -> None:
+    def _cubinery_serve(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any) -> None:
         if step.drafts is not None:
             return self._cubinery_mixed(x, b, a, z, out, step, m)
         if step.verified:
@@ -530,9 +309,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             z = None if z is None else z[d:]
             self._cubinery_prefill(x[d:], b[d:], a[d:], z, out[d:], step, m, x)
 
-    def _cubinery_mixed(
-        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any
-    ) -> None:
+    def _cubinery_mixed(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any) -> None:
         """Drafts between other tokens: each sort is gathered, as vLLM does it."""
         for rows in (step.drafts, step.others):
             x_, b_, a_ = (each.index_select(0, rows) for each in (x, b, a))
@@ -562,7 +339,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             return {}
         return {"z": z, "norm_weight": self.norm.weight, "norm_eps": self.layer_norm_epsilon}
 
-    def _cubinery_decode(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
+    def _cubinery_decode(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         weight, slots = self._cubinery_weight(), step.slots_decoded
@@ -574,16 +351,16 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             # One token of each request: [N, 1, ..].
             conv(
                 x[:, None], weight, q=q[:, None], k=k[:, None], v=v[:, None], state=pools.window,
-                state_indices=slots, pad_slot_id=_NULL_BLOCK,
+                state_indices=slots, pad_slot_id=NULL_BLOCK,
             )  # fmt: skip
             given = {"q": q, "k": k, "v": v, "enable_pdl": self._cubinery_pdl}
         operators["decode"](
             g=a, beta=b, A_log=self.A_log, dt_bias=self.dt_bias, out=out, state=pools.state,
-            state_indices=slots, pad_slot_id=_NULL_BLOCK, **given, **self._cubinery_norm(z),
+            state_indices=slots, pad_slot_id=NULL_BLOCK, **given, **self._cubinery_norm(z),
         )  # fmt: skip
 
     def _cubinery_prefill(
-        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step, m: Any, raw: Any
+        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any, raw: Any
     ) -> None:
         """`raw`: x of all sequences that vLLM's checkpoints count, decodes in front included."""
         operators = self._cubinery_operators
@@ -594,7 +371,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         g, beta = x.new_empty(gates, dtype=f32), x.new_empty(gates, dtype=f32)
         shared = {
             "state_indices": step.slots, "cu_seqlens": step.bounds, "max_seqlen": step.longest,
-            "has_initial_state": step.has_state, "pad_slot_id": _NULL_BLOCK,
+            "has_initial_state": step.has_state, "pad_slot_id": NULL_BLOCK,
         }  # fmt: skip
         operators["conv"](
             x, self._cubinery_weight(), q=q, k=k, v=v, a=a, b=b, A_log=self.A_log,
@@ -613,7 +390,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         inputs: tuple[Any, ...],
         out: Any,
         shared: dict[str, Any],
-        step: _Step,
+        step: Step,
         m: Any,
         raw: Any,
     ) -> None:
@@ -630,12 +407,12 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             recurrent_state=pools.state, cu_seqlens=m.non_spec_query_start_loc, recurrent_rows=plan.rows,
         )  # fmt: skip
 
-    def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: _Step) -> None:
+    def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         slots, first, accepted, bounds = step.verified
         q, k, v = self._cubinery_outputs(x)
-        shared = {"accepted": accepted, "cu_seqlens": bounds, "pad_slot_id": _NULL_BLOCK}
+        shared = {"accepted": accepted, "cu_seqlens": bounds, "pad_slot_id": NULL_BLOCK}
         operators["conv_verify"](
             x,
             self._cubinery_weight(),
@@ -659,7 +436,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
 def _install() -> None:
     if not _common.seam("vllm.platforms:current_platform").is_cuda():
         return
-    behind = _common.seam(_CLASS)
+    behind = _common.seam(CLASS)
     taken = _common.seam("vllm.model_executor.custom_op:op_registry_oot")
     if behind.__name__ in taken:
         raise UnsupportedError(f"{taken[behind.__name__]} has taken the layer's place")
@@ -671,7 +448,7 @@ def _vllm() -> SimpleNamespace:
     """What of vLLM layers need while they serve."""
     import torch
 
-    backend = _common.seam(f"{_METADATA}:GDNAttentionBackend")
+    backend = _common.seam(f"{METADATA}:GDNAttentionBackend")
 
     def supports_batch_invariance(cls: Any) -> bool:
         return True
@@ -689,12 +466,12 @@ def _vllm() -> SimpleNamespace:
     return SimpleNamespace(
         envs=_common.seam("vllm.envs"),
         f32=torch.float32,
-        core=_common.seam(f"{_GDN}:qwen_gdn_attention_core_fused_norm_packed"),
-        layer_name=_common.seam(f"{_GDN}:_encode_layer_name"),
+        core=_common.seam(f"{GDN}:qwen_gdn_attention_core_fused_norm_packed"),
+        layer_name=_common.seam(f"{GDN}:_encode_layer_name"),
         order=order,
         current_device=torch.cuda.current_device,
         get_forward_context=_common.seam("vllm.forward_context:get_forward_context"),
-        is_conv_state_dim_first=_common.seam(f"{_GDN}:is_conv_state_dim_first"),
+        is_conv_state_dim_first=_common.seam(f"{GDN}:is_conv_state_dim_first"),
         invariant_backend=type(
             "CubineryGDNBackend", (backend,),
             {"supports_batch_invariance": classmethod(supports_batch_invariance)},
