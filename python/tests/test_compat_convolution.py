@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cubinery import InvalidArgumentError, UnsupportedError, functional
-from cubinery.compat import causal_conv1d, fla, sglang, vllm
+from cubinery.compat import causal_conv1d, fla, sglang, tensorrt_llm, tokenspeed, vllm
 
 B, C, T, W = 3, 32, 7, 4
 SLOTS = 6
@@ -160,8 +160,11 @@ def test_dao_refusals():
 # Engines: prefill
 
 
-ENGINES = {"vllm": vllm, "sglang": sglang}
-PADDING = {"vllm": (0, [3, 0, 1, 5]), "sglang": (-1, [3, -1, 1, 5])}
+ENGINES = {
+    "vllm": vllm, "sglang": sglang, "tensorrt_llm": tensorrt_llm, "tokenspeed": tokenspeed,
+}  # fmt: skip
+PADDING = dict.fromkeys(ENGINES, (-1, [3, -1, 1, 5])) | {"vllm": (0, [3, 0, 1, 5])}
+ACCEPTED = dict.fromkeys(ENGINES, "num_accepted_tokens") | {"sglang": "num_accept_tokens"}
 STARTS = np.array([True, True, False, True])
 
 
@@ -213,8 +216,9 @@ def test_engines_prefill_from_zeros(engine, calls):
     padding, slots = PADDING[engine]
     before = states.copy()
     y = ENGINES[engine].causal_conv1d_fn(
-        x, WEIGHT, BIAS, states, BOUNDS, cache_indices=np.array(slots), activation=True
-    )
+        x, WEIGHT, BIAS, conv_states=states, query_start_loc=BOUNDS, cache_indices=np.array(slots),
+        activation=True,
+    )  # fmt: skip
     check_prefill(y, x, states, before, slots, padding, [False] * N)
     assert calls[0].get("state") is None
 
@@ -223,7 +227,9 @@ def test_engines_prefill_from_zeros(engine, calls):
 def test_engines_prefill_of_dense_states(engine):
     x, states = normal(5, C, TOTAL), normal(6, SLOTS, C, W)
     before = states.copy()
-    y = ENGINES[engine].causal_conv1d_fn(x, WEIGHT, BIAS, states, BOUNDS, has_initial_state=STARTS)
+    y = ENGINES[engine].causal_conv1d_fn(
+        x, WEIGHT, BIAS, conv_states=states, query_start_loc=BOUNDS, has_initial_state=STARTS
+    )
     check_prefill(y, x, states, before, range(N), None, STARTS)
 
 
@@ -273,7 +279,7 @@ def test_engines_prefill_refusals(engine):
     ):
         with pytest.raises(InvalidArgumentError, match=message):
             fn(**{**given, **changed})
-    if engine == "sglang":  # vLLM's have a table of blocks
+    if engine != "vllm":  # vLLM's have a table of blocks
         with pytest.raises(InvalidArgumentError, match=r"cache_indices has shape \[4, 1\]"):
             fn(**{**given, "cache_indices": slots[:, None]})
 
@@ -350,6 +356,8 @@ def test_vllm_refuses_prefix_caching():
         ("vllm", W + 2, W - 1),
         ("sglang", W - 1, W - 1),
         ("sglang", W, W),
+        ("tensorrt_llm", W - 1, W - 1),
+        ("tensorrt_llm", W, W),
     ],
 )
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -425,12 +433,11 @@ def test_engines_drafts(engine, layout, columns):
     drafts = 3
     states = as_laid(normal(6, SLOTS, C, columns), layout)
     before = states.copy()
-    counts = {"vllm": "num_accepted_tokens", "sglang": "num_accept_tokens"}[engine]
 
     def step(x, accepted):
         return ENGINES[engine].causal_conv1d_update(
             as_laid(np.stack(x), layout), states, WEIGHT, BIAS, "silu",
-            conv_state_indices=np.array(SPEC_SLOTS, np.int32), **{counts: accepted},
+            conv_state_indices=np.array(SPEC_SLOTS, np.int32), **{ACCEPTED[engine]: accepted},
         )  # fmt: skip
 
     rounds(step, [states[slot, :, : W - 1].copy() for slot in SPEC_SLOTS], [drafts] * 3)
@@ -493,10 +500,12 @@ def test_vllm_packed_update_needs_indices():
         )
 
 
+@pytest.mark.parametrize("engine", ["sglang", "tensorrt_llm"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("gap", [0, 2])
 @pytest.mark.parametrize("columns", [W - 1, W])
-def test_sglang_windows(layout, gap, columns):
+def test_windows_after_each_token(engine, layout, gap, columns):
+    update = ENGINES[engine].causal_conv1d_update
     drafts, steps = 3, 4
     slots, rows = np.array([4, -1, 2], np.int32), np.array([5, 0, 2], np.int64)
     states = as_laid(normal(6, SLOTS, C, columns), layout)
@@ -504,13 +513,13 @@ def test_sglang_windows(layout, gap, columns):
     memory = np.full((SLOTS, steps + gap, C, W - 1), np.nan, np.float32)
     windows = as_laid(memory, layout)[:, :steps]
     x = normal(7, 3, C, drafts)
-    y = sglang.causal_conv1d_update(
+    y = update(
         as_laid(x, layout), states, WEIGHT, BIAS, "silu", conv_state_indices=slots,
         intermediate_conv_window=windows, intermediate_state_indices=rows,
     )  # fmt: skip
     without = kept.copy()
     np.testing.assert_array_equal(
-        y, sglang.causal_conv1d_update(x, without, WEIGHT, BIAS, "silu", conv_state_indices=slots)
+        y, update(x, without, WEIGHT, BIAS, "silu", conv_state_indices=slots)
     )
     np.testing.assert_array_equal(states, without)
     for n in (0, 2):
@@ -519,6 +528,69 @@ def test_sglang_windows(layout, gap, columns):
             np.testing.assert_array_equal(windows[rows[n], t], expected)
         assert np.isnan(windows[rows[n], drafts:]).all()
     assert np.isnan(windows[[0, 1, 3, 4]]).all()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("columns", [W - 1, W + 1])
+@pytest.mark.parametrize("tokens", [None, 1, 3])
+def test_tokenspeed_windows_go_to_slots(layout, columns, tokens):
+    """The second request is padding, and one state of the first has no slot."""
+    read = np.array([4, -1, 2], np.int32)
+    written = np.array([[0, -1, 1], [6, 7, 8], [9, 10, 11]], np.int64)[:, : tokens or 1]
+    states = as_laid(normal(6, 12, C, columns), layout)
+    before, x = states.copy(), normal(7, 3, C, tokens or 1)
+    given = x[:, :, 0] if tokens is None else as_laid(x, layout)
+    y = tokenspeed.causal_conv1d_update(
+        given, states, WEIGHT, BIAS, "silu", conv_state_indices=read, output_state_indices=written,
+        parent_indices=None,
+    )  # fmt: skip
+    assert y.shape == given.shape
+    for n in (0, 2):
+        window = before[read[n], :, : W - 1].copy()
+        assert_close(y.reshape(x.shape)[n], tap(x[n], window))
+        for t, slot in enumerate(written[n]):
+            if slot >= 0:
+                before[slot, :, : W - 1] = last(window, x[n, :, : t + 1])
+    assert not y[1].any()
+    np.testing.assert_array_equal(states, before)
+
+
+def test_tokenspeed_update_refusals():
+    x, states, slots = normal(5, N, C, 2), normal(6, SLOTS, C, W), np.zeros(N, np.int32)
+    table = np.zeros((N, 2), np.int32)
+    for options, error, message in (
+        ({"parent_indices": table}, UnsupportedError, "parent_indices is not supported; drafts"),
+        ({"intermediate_conv_window": table}, UnsupportedError, "intermediate_conv_window is not"),
+        ({"cache_seqlens": slots}, UnsupportedError, "cache_seqlens is not supported"),
+        ({}, UnsupportedError, "x has T = 2 tokens; several need output_state_indices or"),
+        ({"output_state_indices": table[:, :1]}, InvalidArgumentError, r"shape \[4, 1\]"),
+        ({"output_state_indices": table[1:]}, InvalidArgumentError, r"shape \[3, 2\]; expected"),
+        (
+            {"output_state_indices": table, "num_accepted_tokens": slots},
+            UnsupportedError, "num_accepted_tokens is not supported; windows after each token",
+        ),
+        (
+            {"output_state_indices": table, "conv_state_indices": None},
+            InvalidArgumentError, "output_state_indices needs conv_state_indices",
+        ),
+    ):  # fmt: skip
+        given = {"conv_state_indices": slots, **options}
+        with pytest.raises(error, match=message):
+            tokenspeed.causal_conv1d_update(x, states, WEIGHT, **given)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_tensorrt_llm_prefill_into_an_output(layout):
+    x, states = as_laid(normal(5, C, TOTAL), layout), normal(6, SLOTS, C, W - 1)
+    padding, slots = PADDING["tensorrt_llm"]
+    before, out = states.copy(), np.full_like(x, np.nan)
+    given = (x.copy(), WEIGHT, BIAS, BOUNDS, np.array(slots), STARTS, states)
+    assert tensorrt_llm.causal_conv1d_fn(*given, out=out) is out
+    check_prefill(out, x, states, before, slots, padding, STARTS)
+    np.testing.assert_array_equal(given[0], x)
+    for wrong in (out[1:], out.astype(np.float16)):
+        with pytest.raises(InvalidArgumentError, match="out (is f16|has shape)"):
+            tensorrt_llm.causal_conv1d_fn(*given, out=wrong)
 
 
 def test_sglang_windows_refusals():
@@ -731,6 +803,15 @@ def test_signatures_are_theirs():
         "conv_state_indices num_accept_tokens intermediate_conv_window intermediate_state_indices "
         "retrieve_next_token retrieve_next_sibling retrieve_parent_token pad_slot_id metadata "
         "validate_data",
+        tensorrt_llm.causal_conv1d_fn: "x weight bias query_start_loc cache_indices "
+        "has_initial_state conv_states activation pad_slot_id out",
+        tensorrt_llm.causal_conv1d_update: "x conv_state weight bias activation cache_seqlens "
+        "conv_state_indices",
+        tokenspeed.causal_conv1d_fn: "x weight bias conv_states query_start_loc cache_indices "
+        "has_initial_state activation pad_slot_id validate_data",
+        tokenspeed.causal_conv1d_update: "x conv_state weight bias activation cache_seqlens "
+        "conv_state_indices num_accepted_tokens intermediate_conv_window output_state_indices "
+        "pad_slot_id validate_data",
         fla.causal_conv1d: "x weight bias residual initial_state output_final_state activation "
         "backend cu_seqlens cu_seqlens_cpu chunk_indices cp_context",
         fla.causal_conv1d_update: "x cache residual weight bias activation",

@@ -3,6 +3,7 @@ asked for.  Unknown ones: None asks for nothing, anything else is refused by nam
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 import recurrence
 
 from cubinery import Error, InvalidArgumentError, functional
-from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
+from cubinery.compat import (
+    causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
+)  # fmt: skip
 
-MODULES = (causal_conv1d, fla, flashinfer, sglang, vllm)
+MODULES = (causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm)
 N, T, H, HV, K, V = 2, 3, 2, 4, 16, 16
 C, W, SLOTS = 8, 4, 4
 SPANS = np.arange(0, N * T + 1, T, dtype=np.int32)
@@ -165,6 +168,65 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
         {"activation": {}},
     ),
+    tensorrt_llm.chunk_gated_delta_rule: (
+        lambda: {**rows(1, N * T), **PREFILL},
+        {
+            "inplace_indexed_state_update": {
+                **{"initial_state": pool(), "initial_state_indices": SLOT_OF},
+            },
+            "output_final_state": {},
+            "head_first": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_cp": {},
+            "g_is_linear": {},
+        },
+    ),
+    tensorrt_llm.fused_sigmoid_gating_delta_rule_update: (
+        of_sglang,
+        {"use_qk_l2norm_in_kernel": {}},
+    ),
+    tensorrt_llm.fused_recurrent_gated_delta_rule_update: (
+        lambda: {
+            **rows(N, T),
+            **{"initial_state_source": pool(), "initial_state_indices": SLOT_OF},
+        },
+        {
+            "use_qk_l2norm_in_kernel": {},
+            "disable_state_update": {},
+            "disable_output_calculation": {},
+        },
+    ),
+    tensorrt_llm.causal_conv1d_fn: (lambda: {"x": zeros(N, C, T), **taps()}, {"activation": {}}),
+    tensorrt_llm.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
+        {"activation": {}},
+    ),
+    tokenspeed.gdn_chunk_prefill: (
+        lambda: {
+            **{**rows(1, N * T), **PREFILL, "scale": None},
+            "initial_state": zeros(N, HV, V, K),
+        },
+        {"qk_l2norm": {}, "output_final_state": {}, "output_h": {}},
+    ),
+    tokenspeed.gdn_decode_step: (
+        lambda: {**computed(N, 1), "initial_state": pool(), "initial_state_indices": SLOT_OF},
+        {"use_qk_l2norm": {}},
+    ),
+    tokenspeed.gdn_decode_mtp: (
+        lambda: {**computed(N, T), "initial_state": pool(), "initial_state_indices": SLOT_OF},
+        {"use_qk_l2norm": {}, "disable_state_update": {}},
+    ),
+    tokenspeed.causal_conv1d_fn: (
+        lambda: {
+            **{"x": zeros(C, N * T), **taps(), "conv_states": None},
+            "query_start_loc": SPANS,
+        },
+        {"activation": {}},
+    ),
+    tokenspeed.causal_conv1d_update: (
+        lambda: {"x": zeros(N, C), "conv_state": zeros(N, C, W - 1), **taps()},
+        {"activation": {}},
+    ),
     vllm.fused_recurrent_gated_delta_rule: (
         lambda: of_vllm(rows(N, 1)),
         {"inplace_final_state": {}, "use_qk_l2norm_in_kernel": {}},
@@ -209,7 +271,7 @@ FLAGS = [
     for function, (_, flags) in FUNCTIONS.items()
     for flag in flags
 ]
-NOT_READ = {"validate_data"}
+NOT_READ = {"validate_data", "launch_dependent_kernels"}
 NEVER_NONE = {"use_cp"}
 
 
@@ -233,6 +295,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        value = tuple(getattr(value, field.name) for field in dataclasses.fields(value))
+    if isinstance(value, tuple):
+        return [plain(part) for part in value]
     return (value.shape, str(value.dtype)) if isinstance(value, np.ndarray) else value
 
 
@@ -244,8 +310,7 @@ def outcome(calls: list[Any], function: Any, flag: str, value: Any) -> Any:
         result = function(**{**make(), **flags[flag], flag: value})
     except Error as error:
         return type(error), str(error)
-    form = [plain(part) for part in result] if isinstance(result, tuple) else plain(result)
-    return list(calls), form
+    return list(calls), plain(result)
 
 
 @pytest.mark.filterwarnings("ignore:`transpose_state_layout` is deprecated")

@@ -184,7 +184,7 @@ def update(
     options |= _pool(function, ("conv_state", conv_state), indices, requests, pad_slot_id)
     options["activation"] = activation_of(function, activation)
     if out is not None:
-        _require_output(function, x, out)
+        require_output(function, x, out)
     if packed:
         y = functional.gdn_conv(x, weight, bias, y=out, cu_seqlens=query_start_loc, **options)
     else:
@@ -192,7 +192,75 @@ def update(
     return y if out is None else out
 
 
-def _require_output(function: str, x: Any, out: Any) -> None:
+def update_with_windows(
+    function: str,
+    x: Any,
+    conv_state: Any,
+    weight: Any,
+    bias: Any,
+    activation: bool | str | None,
+    conv_state_indices: Any,
+    accepted: tuple[str, Any],
+    windows: Any,
+    rows: Any,
+    pad_slot_id: int,
+    *,
+    cache_seqlens: Any,
+    **tree: Any,
+) -> Any:
+    """causal_conv1d_update of SGLang and of TensorRT-LLM, whose adapters' docstrings state it."""
+    arguments.refuse_given(
+        function, "the newest input is in the last column", cache_seqlens=cache_seqlens
+    )
+    arguments.refuse_given(function, "drafts are chains of tokens", **tree)
+    if windows is not None or rows is not None:
+        arguments.refuse_given(function, "windows after each token, without it", **dict([accepted]))
+        keep_windows(
+            function, x, conv_state, weight, bias, activation, conv_state_indices,
+            ("intermediate_conv_window", windows), ("intermediate_state_indices", rows),
+            pad_slot_id,
+        )  # fmt: skip
+    return update(
+        function, x, conv_state, weight, bias, activation, conv_state_indices, accepted, None, -1,
+        pad_slot_id, newest_last=True,
+    )  # fmt: skip
+
+
+def update_to_slots(
+    function: str,
+    x: Any,
+    conv_state: Any,
+    weight: Any,
+    bias: Any,
+    activation: bool | str | None,
+    conv_state_indices: Any,
+    written: tuple[str, Any],
+    pad_slot_id: int,
+) -> Any:
+    """The window of request n is read at conv_state_indices[n], from the first columns on; the one
+    after its token t goes to the slot [n, t] of `written`, [N, T] with its name.  Returns y."""
+    arguments.refuse_autograd(function, x=x, weight=weight, bias=bias, conv_state=conv_state)
+    if conv_state_indices is None:
+        raise InvalidArgumentError(f"{function}: {written[0]} needs conv_state_indices")
+    tokens = x.shape[2] if len(x.shape) == 3 else 1
+    verification.require_tokens(function, "x has T", tokens)
+    columns = require_window(function, "conv_state", conv_state, weight)
+    indices = ("conv_state_indices", conv_state_indices)
+    options = _pool(
+        function, ("conv_state", conv_state[:, :, :columns]), indices, x.shape[0], pad_slot_id
+    )
+    slots = engines.rows_of(function, *written, x.shape[0], "[N, T]")
+    arguments.require_shape(function, written[0], slots, (x.shape[0], tokens))
+    slots = arguments.of_dtype(slots, conv_state_indices)
+    if tokens == 1:
+        options["state_out_indices"] = slots[:, 0]
+    else:
+        options |= {"state_out_indices": slots, "stored_states": "every"}
+    return run(x, weight, bias, activation=activation_of(function, activation), **options)
+
+
+def require_output(function: str, x: Any, out: Any) -> None:
+    """Raises InvalidArgumentError unless y may go to `out`."""
     arguments.require_shape(function, "out", out, tuple(x.shape))
     dtypes = [_arrays.dtype_name(array) for array in (out, x)]
     if dtypes[0] != dtypes[1]:

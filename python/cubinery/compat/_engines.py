@@ -1,4 +1,4 @@
-"""What vLLM's and SGLang's adapters share: packed batches of few tokens on a pool of states."""
+"""What the adapters of engines share: packed batches of few tokens on a pool of states."""
 
 from __future__ import annotations
 
@@ -99,9 +99,10 @@ def decode(
     indices: Any,
     pad_slot_id: int,
     written: Any = None,
+    out: Any = None,
     **options: Any,
 ) -> Any:
-    """One token per request on a pool.  Returns o in q's dtype and v's shape.
+    """One token per request on a pool.  Returns o in q's dtype and v's shape, `out` if given.
 
     `gates`: what functional.gdn_decode takes as g and beta, under the caller's names.  A request
     whose index is padding gets zeros and touches no state.  `indices` None: the states are dense,
@@ -118,19 +119,26 @@ def decode(
             raise InvalidArgumentError(
                 f"{function}: state indices have shape {list(indices.shape)}; expected [{requests}]"
             )
-        options.update(
-            state_indices=indices[:requests], **zeroed_padding(function, pad_slot_id)
-        )
+        options.update(state_indices=indices[:requests], **zeroed_padding(function, pad_slot_id))
         if written is not None:
             name, slots = written
             options["state_out_indices"] = arguments.of_dtype(
                 rows_of(function, name, slots, requests, "[N]"), indices
             )
-    out = _arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q))
+    out = _output(function, q, v, out)
     functional.gdn_decode(
         *rows, state=states, state_layout="vk",
         out=out[0] if cu_seqlens is not None else out[:, 0], **options,
     )  # fmt: skip
+    return out
+
+
+def _output(function: str, q: Any, v: Any, out: Any) -> Any:
+    """`out`, or a new array of v's shape in q's dtype."""
+    shape = tuple(v.shape)
+    if out is None:
+        return _arrays.empty(q, shape, _arrays.dtype_name(q))
+    arguments.require_shape(function, "output", out, shape)
     return out
 
 
@@ -170,10 +178,11 @@ def verify(
     states: Any,
     pad_slot_id: int,
     draft_tokens: int | None,
+    out: Any = None,
     **options: Any,
 ) -> Any:
     """Up to `draft_tokens` tokens (None: 16) per request on a pool (None: from zero, nothing is
-    kept).  Returns o in q's dtype and v's shape.
+    kept).  Returns o in q's dtype and v's shape, `out` if given.
 
     As decode() else; `options` go to _verify.run().
     """
@@ -184,8 +193,141 @@ def verify(
         options.update(zeroed_padding(function, pad_slot_id))
     return verification.run(
         rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, draft_tokens=draft_tokens,
-        out=_arrays.empty(q, tuple(v.shape), _arrays.dtype_name(q)), **options,
+        out=_output(function, q, v, out), **options,
     )  # fmt: skip
+
+
+def computed_gates(
+    function: str, A_log: Any, dt_bias: Any, use_qk_l2norm_in_kernel: Any
+) -> dict[str, Any]:
+    """functional's options of gates that the kernel makes of a and b."""
+    return {
+        "A_log": A_log,
+        "dt_bias": dt_bias,
+        "gate_mode": "computed",
+        "beta_mode": "logit",
+        "use_qk_l2norm": normalises(function, use_qk_l2norm_in_kernel),
+    }
+
+
+def update(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    *,
+    pool: Any,
+    indices: Any,
+    cu_seqlens: Any,
+    disable_state_update: bool,
+    buffer: Any,
+    rows: Any,
+    cache_steps: int | None,
+    pad_slot_id: int,
+    parents: Any = None,
+    **options: Any,
+) -> Any:
+    """fused_sigmoid_gating_delta_rule_update of SGLang and of TensorRT-LLM, whose adapters'
+    docstrings state it: one token of each request, or several.  Returns o."""
+    store = not arguments.flag(function, "disable_state_update", disable_state_update)
+    has_pool = pool is not None
+    if has_pool and indices is None:
+        raise InvalidArgumentError(f"{function}: initial_state_source needs initial_state_indices")
+    read = indices if has_pool else None
+    options |= {"cu_seqlens": cu_seqlens, "states": pool, "pad_slot_id": pad_slot_id}
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    requests = count_requests(q, cu_seqlens)
+    kept = _kept_steps(function, requests, buffer, rows, pool, read)
+    if parents is not None:
+        kept["parents"] = _parents(
+            function, q, cu_seqlens, requests, parents, buffer is not None, not store
+        )
+    one_each = q.shape[0] * q.shape[1] == requests and (cache_steps or 1) == 1
+    if not kept and one_each:
+        return decode(function, q, k, v, gates, indices=read, store_state=store, **options)
+    steps = None if buffer is None else buffer.shape[1]
+    return verify(
+        function, q, k, v, gates, update=has_pool and store,
+        read=rows_of(function, "initial_state_indices", read, requests, "[N]"),
+        draft_tokens=_most_tokens(function, q, cu_seqlens, steps, cache_steps), **kept, **options,
+    )  # fmt: skip
+
+
+def _kept_steps(
+    function: str, requests: int, buffer: Any, rows: Any, pool: Any, read: Any
+) -> dict[str, Any]:
+    """Where the states after each token go; empty: nowhere."""
+    if buffer is not None and pool is None:
+        raise UnsupportedError(f"{function}: intermediate_states_buffer needs initial_state_source")
+    if (buffer is None) != (rows is None):
+        raise InvalidArgumentError(
+            f"{function}: intermediate_states_buffer and intermediate_state_indices belong together"
+        )
+    if buffer is None:
+        return {}
+    verification.require_steps(function, "intermediate_states_buffer", buffer, None, 1, pool)
+    rows = rows_of(function, "intermediate_state_indices", rows, requests, "[N]")
+    steps, apart = verification.pool_of_steps(function, "intermediate_states_buffer", buffer)
+    slots = verification.slots_of_rows(arguments.of_dtype(rows, read), apart, buffer.shape[1])
+    return {"steps": steps, "step_slots": slots}
+
+
+def _parents(
+    function: str,
+    q: Any,
+    cu_seqlens: Any,
+    requests: int,
+    rows: Any,
+    has_buffer: bool,
+    disable_state_update: bool,
+) -> Any:
+    """functional.gdn_verify's parents, of retrieve_parent_token."""
+    if not has_buffer:
+        raise UnsupportedError(
+            f"{function}: retrieve_parent_token needs intermediate_states_buffer"
+        )
+    if not disable_state_update:
+        raise UnsupportedError(
+            f"{function}: retrieve_parent_token needs disable_state_update: no token of a tree is "
+            "the last"
+        )
+    rows = rows_of(function, "retrieve_parent_token", rows, requests, "[N, T]")
+    if cu_seqlens is None:
+        arguments.require_shape(function, "retrieve_parent_token", rows, tuple(q.shape[:2]))
+    elif requests * rows.shape[1] != q.shape[1]:
+        raise UnsupportedError(
+            f"{function}: retrieve_parent_token has N = {requests}, T = {rows.shape[1]} and q has "
+            f"total = {q.shape[1]}; supported: total = N T, requests of T tokens each"
+        )
+    return verification.parents_of(rows, cu_seqlens is not None)
+
+
+def _most_tokens(
+    function: str, q: Any, cu_seqlens: Any, steps: int | None, cache_steps: int | None
+) -> int | None:
+    """Of a request: functional.gdn_verify's draft_tokens.  `steps`: those of the buffer."""
+    if cache_steps and steps is not None and cache_steps > steps:
+        raise InvalidArgumentError(
+            f"{function}: cache_steps is {cache_steps}; intermediate_states_buffer has {steps} "
+            "steps"
+        )
+    bound = cache_steps or steps
+    if cu_seqlens is None:
+        verification.require_tokens(function, "q has T", q.shape[1])
+        if bound and q.shape[1] > bound:
+            raise InvalidArgumentError(
+                f"{function}: q has T = {q.shape[1]} tokens per request; expected {bound} at most, "
+                "cache_steps or the buffer's steps"
+            )
+        return None
+    if bound:
+        which = "cache_steps" if cache_steps else "intermediate_states_buffer has steps"
+        verification.require_tokens(function, which, bound)
+        return bound
+    total = max(q.shape[1], 1)  # there may be none at all
+    verification.require_tokens(function, "without cache_steps, q has total", total)
+    return None
 
 
 def normalises(function: str, use_qk_l2norm_in_kernel: Any) -> bool:
@@ -193,9 +335,7 @@ def normalises(function: str, use_qk_l2norm_in_kernel: Any) -> bool:
     return arguments.flag(function, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
 
 
-def prefill(
-    q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **options: Any
-) -> Any:
+def prefill(q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **options: Any) -> Any:
     """chunk_gated_delta_rule of both engines: o in q's dtype, states [.., HV, V, K].  `options` go
     to functional.gdn_prefill."""
     q, k, v = (arguments.unit_rows(array) for array in (q, k, v))

@@ -77,6 +77,19 @@ def slots_of_first_rows(like: Any, count: int, apart: int, steps: int) -> Any:
     return _arrays.arange(like, count * apart).reshape(count, apart)[:, :steps]
 
 
+def kept_in_first_rows(
+    function: str, buffer: Any, requests: int, tokens: int, state: Any, read: Any
+) -> dict[str, Any]:
+    """run()'s steps and step_slots of an intermediate_states_buffer whose row n is request n's.
+    `read`: the slots of `state`, None where that is dense."""
+    name = "intermediate_states_buffer"
+    require_steps(function, name, buffer, requests, tokens, state)
+    if read is None:
+        return {"steps": buffer[:requests], "step_slots": None}
+    steps, apart = pool_of_steps(function, name, buffer[:requests])
+    return {"steps": steps, "step_slots": slots_of_first_rows(read, requests, apart, tokens)}
+
+
 def parents_of(rows: Any, packed: bool) -> Any:
     """What gdn_verify takes as parents: [N, T], packed [N T].  The first token of a request is a
     root, whatever its row says."""

@@ -416,11 +416,8 @@ def _verify(
         steps, update = state, False
         step_slots = arguments.of_dtype(step_slots, state_indices)
     elif buffer is not None:
-        verify.require_steps(name, "intermediate_states_buffer", buffer, batch, tokens, state)
-        steps = buffer[:batch]
-        if state_indices is not None:
-            steps, apart = verify.pool_of_steps(name, "intermediate_states_buffer", steps)
-            step_slots = verify.slots_of_first_rows(state_indices, batch, apart, tokens)
+        kept = verify.kept_in_first_rows(name, buffer, batch, tokens, state, state_indices)
+        steps, step_slots = kept["steps"], kept["step_slots"]
     write = arguments.of_dtype(state_out_indices, state_indices)
     return verify.run(
         rows, read=state_indices, write=write, update=update, steps=steps, step_slots=step_slots,

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from cubinery._errors import InvalidArgumentError, UnsupportedError
+from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
-from cubinery.compat import _verify as verification
 
 _PAD_SLOT_ID = -1
 _DRAFTS = "draft tokens, and the states after each of them"
@@ -101,119 +100,14 @@ def fused_sigmoid_gating_delta_rule_update(
         replayssm_g=replayssm_g,
         replayssm_beta=replayssm_beta,
     )
-    disable_state_update = arguments.flag(name, "disable_state_update", disable_state_update)
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
-    has_pool = initial_state_source is not None
-    if has_pool and initial_state_indices is None:
-        raise InvalidArgumentError(f"{name}: initial_state_source needs initial_state_indices")
-    read = initial_state_indices if has_pool else None
-    options: dict[str, Any] = {
-        "A_log": A_log,
-        "dt_bias": dt_bias,
-        "gate_mode": "computed",
-        "beta_mode": "logit",
-        "use_qk_l2norm": engines.normalises(name, use_qk_l2norm_in_kernel),
-        "scale": scale,
-        "cu_seqlens": cu_seqlens,
-        "states": initial_state_source,
-        "pad_slot_id": _PAD_SLOT_ID,
-    }
-    gates = {"a": a, "b": b}
-    arguments.require_rank(name, "q", q, "[B, T, H, K]")
-    requests = engines.count_requests(q, cu_seqlens)
-    kept = _kept_steps(
-        name, requests, intermediate_states_buffer, intermediate_state_indices,
-        initial_state_source, read,
+    return engines.update(
+        name, q, k, v, {"a": a, "b": b}, pool=initial_state_source, indices=initial_state_indices,
+        cu_seqlens=cu_seqlens, disable_state_update=disable_state_update,
+        buffer=intermediate_states_buffer, rows=intermediate_state_indices,
+        cache_steps=cache_steps, parents=retrieve_parent_token, pad_slot_id=_PAD_SLOT_ID,
+        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel), scale=scale,
     )  # fmt: skip
-    if retrieve_parent_token is not None:
-        kept["parents"] = _parents(
-            name, q, cu_seqlens, requests, retrieve_parent_token,
-            intermediate_states_buffer is not None, disable_state_update,
-        )  # fmt: skip
-    steps = None if intermediate_states_buffer is None else intermediate_states_buffer.shape[1]
-    one_each = q.shape[0] * q.shape[1] == requests and (cache_steps or 1) == 1
-    if not kept and one_each:
-        return engines.decode(
-            name, q, k, v, gates, indices=read, store_state=not disable_state_update, **options
-        )
-    return engines.verify(
-        name, q, k, v, gates, update=has_pool and not disable_state_update,
-        read=engines.rows_of(name, "initial_state_indices", read, requests, "[N]"),
-        draft_tokens=_most_tokens(name, q, cu_seqlens, steps, cache_steps), **kept, **options,
-    )  # fmt: skip
-
-
-def _kept_steps(
-    name: str, requests: int, buffer: Any, rows: Any, pool: Any, read: Any
-) -> dict[str, Any]:
-    """Where the states after each token go; empty: nowhere."""
-    if (buffer is None) != (rows is None):
-        raise InvalidArgumentError(
-            f"{name}: intermediate_states_buffer and intermediate_state_indices belong together"
-        )
-    if buffer is None:
-        return {}
-    if pool is None:
-        raise UnsupportedError(f"{name}: intermediate_states_buffer needs initial_state_source")
-    verification.require_steps(name, "intermediate_states_buffer", buffer, None, 1, pool)
-    rows = engines.rows_of(name, "intermediate_state_indices", rows, requests, "[N]")
-    steps, apart = verification.pool_of_steps(name, "intermediate_states_buffer", buffer)
-    slots = verification.slots_of_rows(arguments.of_dtype(rows, read), apart, buffer.shape[1])
-    return {"steps": steps, "step_slots": slots}
-
-
-def _parents(
-    name: str,
-    q: Any,
-    cu_seqlens: Any,
-    requests: int,
-    rows: Any,
-    has_buffer: bool,
-    disable_state_update: bool,
-) -> Any:
-    """functional.gdn_verify's parents, of retrieve_parent_token."""
-    if not has_buffer:
-        raise UnsupportedError(f"{name}: retrieve_parent_token needs intermediate_states_buffer")
-    if not disable_state_update:
-        raise UnsupportedError(
-            f"{name}: retrieve_parent_token needs disable_state_update: no token of a tree is the "
-            "last"
-        )
-    rows = engines.rows_of(name, "retrieve_parent_token", rows, requests, "[N, T]")
-    if cu_seqlens is None:
-        arguments.require_shape(name, "retrieve_parent_token", rows, tuple(q.shape[:2]))
-    elif requests * rows.shape[1] != q.shape[1]:
-        raise UnsupportedError(
-            f"{name}: retrieve_parent_token has N = {requests}, T = {rows.shape[1]} and q has total "
-            f"= {q.shape[1]}; supported: total = N T, requests of T tokens each"
-        )
-    return verification.parents_of(rows, cu_seqlens is not None)
-
-
-def _most_tokens(
-    name: str, q: Any, cu_seqlens: Any, steps: int | None, cache_steps: int | None
-) -> int | None:
-    """Of a request: functional.gdn_verify's draft_tokens.  `steps`: those of the buffer."""
-    if cache_steps and steps is not None and cache_steps > steps:
-        raise InvalidArgumentError(
-            f"{name}: cache_steps is {cache_steps}; intermediate_states_buffer has {steps} steps"
-        )
-    bound = cache_steps or steps
-    if cu_seqlens is None:
-        verification.require_tokens(name, "q has T", q.shape[1])
-        if bound and q.shape[1] > bound:
-            raise InvalidArgumentError(
-                f"{name}: q has T = {q.shape[1]} tokens per request; expected {bound} at most, "
-                "cache_steps or the buffer's steps"
-            )
-        return None
-    if bound:
-        which = "cache_steps" if cache_steps else "intermediate_states_buffer has steps"
-        verification.require_tokens(name, which, bound)
-        return bound
-    total = max(q.shape[1], 1)  # there may be none at all
-    verification.require_tokens(name, "without cache_steps, q has total", total)
-    return None
 
 
 def fused_recurrent_gated_delta_rule_packed_decode(
@@ -387,26 +281,10 @@ def causal_conv1d_update(
     """
     name = "sglang.causal_conv1d_update"
     arguments.refuse_unknown(name, kwargs)
-    arguments.refuse_given(
-        name, "the newest input is in the last column", cache_seqlens=cache_seqlens
-    )
-    arguments.refuse_given(
-        name,
-        "drafts are chains of tokens",
-        retrieve_next_token=retrieve_next_token,
-        retrieve_next_sibling=retrieve_next_sibling,
-        retrieve_parent_token=retrieve_parent_token,
-    )
-    if intermediate_conv_window is not None or intermediate_state_indices is not None:
-        arguments.refuse_given(
-            name, "windows after each token, without it", num_accept_tokens=num_accept_tokens
-        )
-        convolution.keep_windows(
-            name, x, conv_state, weight, bias, activation, conv_state_indices,
-            ("intermediate_conv_window", intermediate_conv_window),
-            ("intermediate_state_indices", intermediate_state_indices), pad_slot_id,
-        )  # fmt: skip
-    return convolution.update(
+    return convolution.update_with_windows(
         name, x, conv_state, weight, bias, activation, conv_state_indices,
-        ("num_accept_tokens", num_accept_tokens), None, -1, pad_slot_id, newest_last=True,
+        ("num_accept_tokens", num_accept_tokens), intermediate_conv_window,
+        intermediate_state_indices, pad_slot_id, cache_seqlens=cache_seqlens,
+        retrieve_next_token=retrieve_next_token, retrieve_next_sibling=retrieve_next_sibling,
+        retrieve_parent_token=retrieve_parent_token,
     )  # fmt: skip

@@ -112,8 +112,7 @@ def fused_sigmoid_gating_delta_rule_update(
     return _recurrent(
         name, q, k, v, {"a": a, "b": b}, scale, initial_state, inplace_final_state, cu_seqlens,
         ssm_state_indices, num_accepted_tokens, pad_slot_id, ssm_state_indices_output,
-        use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel), A_log=A_log,
-        dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
+        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel),
     )  # fmt: skip
 
 
