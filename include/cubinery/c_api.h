@@ -164,8 +164,8 @@ CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config,
  * whatever it says. */
 CUBINERY_C_API int cubinery_model_problems(const char* config, int tp, const char* options,
                                            char** problems);
-/* What one engine launches for a model, "vllm", "sglang", "transformers", "fla" or "flashinfer"
- * (gdn::problems_for_engine()).  options: as above, and "functions": true, the forms of single
+/* What one engine launches for a model, "vllm", "sglang", "transformers", "fla", "flashinfer",
+ * "tensorrt_llm" or "tokenspeed" (gdn::problems_for_engine()).  options: as above, and "functions": true, the forms of single
  * functions too, and "arch": of forms in the place of each other those of that architecture.
  * *problems: a JSON array of {"form", "op", "problem"}, "instead_of": a form in whose place it is,
  * and "left_out": why, of those that the model cannot have. */

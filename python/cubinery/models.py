@@ -20,7 +20,9 @@ from cubinery._options import StrPath, path_bytes, shown
 from cubinery._problem import Problem, problem_class
 from cubinery.problems import ModelProblems
 
-Engine = Literal["vllm", "sglang", "transformers", "fla", "flashinfer"]
+Engine = Literal[
+    "vllm", "sglang", "transformers", "fla", "flashinfer", "tensorrt_llm", "tokenspeed"
+]
 
 
 class _Configuration(Protocol):
@@ -91,7 +93,8 @@ def problems_for_engine(
 
     Args:
         config, tp, model_type: as of `problems_for_model()`.
-        engine: "vllm", "sglang", "transformers", "fla" or "flashinfer".
+        engine: "vllm", "sglang", "transformers", "fla", "flashinfer", "tensorrt_llm" or
+            "tokenspeed".
         arch: of forms that are in the place of each other, those of this architecture: decodes with
             the convolution in their launch where there are kernels for that, else behind it.  None:
             all of them.

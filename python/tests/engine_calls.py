@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cubinery.compat import fla, flashinfer, sglang, transformers, vllm
+from cubinery.compat import (
+    fla, flashinfer, sglang, tensorrt_llm, tokenspeed, transformers, vllm,
+)  # fmt: skip
 
 N, T, TOTAL, SLOTS, W = 2, 4, 70, 5, 4  # requests, tokens of each with its drafts, of a prompt
 
@@ -214,4 +216,75 @@ def flashinfer_functions(size: Sizes) -> None:
     flashinfer.gated_delta_rule_mtp(
         **qkv(size, N, T), **logits(size, N, T), **pool, disable_state_update=True,
         intermediate_states_buffer=states(size, N, T),
+    )  # fmt: skip
+
+
+def tensorrt_llm_functions(size: Sizes) -> None:
+    pool, weight, kept = states(size, SLOTS), half(size.channels, W), windows(size, W - 1, False)
+    x = half(TOTAL, size.channels).T
+    tensorrt_llm.causal_conv1d_fn(
+        x, weight, None, activation="silu", conv_states=kept, has_initial_state=FLAGS,
+        cache_indices=READ, query_start_loc=BOUNDS,
+    )  # fmt: skip
+    prompt = {**qkv(size, 1, TOTAL), "cu_seqlens": BOUNDS.astype(np.int64), "head_first": False}
+    tensorrt_llm.chunk_gated_delta_rule(
+        **prompt, **gates(size, 1, TOTAL), initial_state=pool, initial_state_indices=READ,
+        inplace_indexed_state_update=True, output_final_state=False,
+        use_qk_l2norm_in_kernel=False, output=half(1, TOTAL, size.value_heads, size.value_dim),
+    )  # fmt: skip
+    tensorrt_llm.chunk_gated_delta_rule(
+        **prompt, **gates(size, 1, TOTAL, beta=np.float16), initial_state=states(size, N),
+        output_final_state=True, use_qk_l2norm_in_kernel=False,
+    )  # fmt: skip
+    tensorrt_llm.causal_conv1d_update(
+        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
+    )
+    parts = {"A_log": single(size.value_heads), "dt_bias": single(size.value_heads)}
+    tensorrt_llm.fused_sigmoid_gating_delta_rule_update(
+        **qkv(size, 1, N), a=half(N, size.value_heads), b=half(N, size.value_heads), **parts,
+        initial_state_source=pool, initial_state_indices=READ, softplus_beta=1.0,
+        softplus_threshold=20.0, cu_seqlens=STEPS.astype(np.int64), use_qk_l2norm_in_kernel=True,
+    )  # fmt: skip
+    tensorrt_llm.causal_conv1d_update(
+        half(N, T, size.channels).swapaxes(1, 2), kept, weight, None, "silu",
+        conv_state_indices=READ, intermediate_conv_window=half(SLOTS, T, size.channels, W - 1),
+        intermediate_state_indices=READ,
+    )  # fmt: skip
+    tensorrt_llm.fused_recurrent_gated_delta_rule_update(
+        **qkv(size, N, T), **gates(size, N, T, beta=np.float16),
+        initial_state_source=states(size, N), initial_state_indices=ints(*range(N)),
+        use_qk_l2norm_in_kernel=True, disable_state_update=True, cache_steps=T,
+        intermediate_states_buffer=states(size, SLOTS, T),
+    )  # fmt: skip
+
+
+def tokenspeed_functions(size: Sizes) -> None:
+    pool, weight, kept = states(size, SLOTS), half(size.channels, W), windows(size, W - 1, False)
+    tokenspeed.causal_conv1d_fn(
+        half(TOTAL, size.channels).T, weight, None, activation="silu", conv_states=kept,
+        has_initial_state=FLAGS, cache_indices=READ, query_start_loc=BOUNDS,
+        prefill_metadata=object(),
+    )  # fmt: skip
+    tokenspeed.gdn_chunk_prefill(
+        **qkv(size, 1, TOTAL), **gates(size, 1, TOTAL, beta=np.float16), scale=0.1,
+        initial_state=states(size, N), cu_seqlens=BOUNDS, qk_l2norm=True,
+    )  # fmt: skip
+    tokenspeed.causal_conv1d_update(
+        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ,
+        output_state_indices=READ[:, None], parent_indices=None,
+    )  # fmt: skip
+    parts = {"A_log": single(size.value_heads), "dt_bias": single(size.value_heads)}
+    step = {"a": half(N, 1, size.value_heads), "b": half(N, 1, size.value_heads), **parts}
+    tokenspeed.gdn_decode_step(
+        **qkv(size, N, 1), **step, initial_state=pool, initial_state_indices=READ,
+        output_state_indices=READ,
+    )  # fmt: skip
+    tokenspeed.causal_conv1d_update(
+        half(N, T, size.channels).swapaxes(1, 2), kept, weight, None, "silu",
+        conv_state_indices=READ, output_state_indices=TABLE[:N], parent_indices=None,
+    )  # fmt: skip
+    step = {"a": half(N, T, size.value_heads), "b": half(N, T, size.value_heads), **parts}
+    tokenspeed.gdn_decode_mtp(
+        **qkv(size, N, T), **step, initial_state=pool, initial_state_indices=READ,
+        output_state_indices=TABLE[:N], disable_state_update=False, parent_indices=None,
     )  # fmt: skip

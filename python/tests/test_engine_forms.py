@@ -20,7 +20,8 @@ from fake_gpu import ROOT
 MODELS = ROOT / "tests" / "data" / "models"
 NEXT, DENSE = "Qwen3-Next-80B-A3B-Instruct", "Qwen3.5-27B"
 PLUGINS = ("vllm", "sglang")
-ENGINES = (*PLUGINS, "transformers", "fla", "flashinfer")
+ENGINES = (*PLUGINS, "transformers", "fla", "flashinfer", "tensorrt_llm", "tokenspeed")
+UP_TO_ANY = ("flashinfer", "tensorrt_llm", "tokenspeed")  # drafts, whatever their number
 
 
 class Asked(cubinery.Context):
@@ -79,7 +80,7 @@ def sizes_of(engine: str, model: str, tp: int = 2) -> engine_calls.Sizes:
     config = json.loads((MODELS / model / "config.json").read_text())
     config = config.get("text_config", config)
     heads, value_heads = (config[f"linear_num_{of}_heads"] // tp for of in ("key", "value"))
-    halves = engine == "vllm" and model == NEXT
+    halves = engine == "tensorrt_llm" or (engine == "vllm" and model == NEXT)
     dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
     return engine_calls.Sizes(heads, value_heads, *dims, "f16" if halves else "f32")
 
@@ -174,12 +175,12 @@ def test_without_drafts_there_are_no_forms_of_theirs(engine):
     drafts = forms_of(engine, NEXT, True)
     plain = [forms_of(engine, NEXT, True, draft_tokens=count) for count in (0, 1)]
     assert plain[0] == plain[1]
-    of_drafts = [form for form in drafts if "verify" in form]
+    of_drafts = [form for form in drafts if "verify" in form or "drafts" in form]
     assert list(plain[0]) == [form for form in drafts if form not in of_drafts]
     if of_drafts:
         more = forms_of(engine, NEXT, True, draft_tokens=8)
-        counts = {getattr(more[form], "draft_tokens", 8) for form in of_drafts}
-        assert counts == ({16} if engine == "flashinfer" else {8})
+        known = [more[form] for form in of_drafts if hasattr(more[form], "draft_tokens")]
+        assert {one.draft_tokens for one in known} == {16 if engine in UP_TO_ANY else 8}
 
 
 @pytest.mark.parametrize(
@@ -189,6 +190,8 @@ def test_without_drafts_there_are_no_forms_of_theirs(engine):
         ("vllm", DENSE, "f32"),  # its mamba_ssm_dtype
         ("sglang", NEXT, "f32"),
         ("transformers", DENSE, "f32"),
+        ("tensorrt_llm", DENSE, "bf16"),
+        ("tokenspeed", NEXT, "f32"),
     ],
 )
 def test_the_engine_decides_the_dtype_of_states(engine, model, dtype):
@@ -234,7 +237,7 @@ def test_functions_have_forms_of_their_own():
 
 
 def test_refuses_engines_that_are_not_known():
-    known = "accepted: vllm, sglang, transformers, fla, flashinfer"
+    known = "accepted: vllm, sglang, transformers, fla, flashinfer, tensorrt_llm, tokenspeed"
     with pytest.raises(cubinery.InvalidArgumentError, match=f"= vlm; {known}; did you mean vllm"):
         cubinery.problems_for_engine({"model_type": "qwen3_next"}, "vlm")
     with pytest.raises(cubinery.InvalidArgumentError, match="engine"):

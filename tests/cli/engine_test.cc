@@ -99,9 +99,10 @@ TEST_CASE("Engines and their forms have names", "[cpu]") {
     return output.err;
   };
   const std::string model = "--hf-config " + kModel;
-  CHECK(contains(refused(model + " --engine vlm"),
-                 "--engine vlm; accepted: vllm, sglang, transformers, fla, flashinfer; did you "
-                 "mean vllm?"));
+  CHECK(
+      contains(refused(model + " --engine vlm"),
+               "--engine vlm; accepted: vllm, sglang, transformers, fla, flashinfer, tensorrt_llm, "
+               "tokenspeed; did you mean vllm?"));
   CHECK(contains(refused("--engine vllm --key-dim 64"), "--engine is of --hf-config"));
   CHECK(contains(refused(model + " --engine fla --form functions"),
                  "--form functions; accepted: conv, conv_packed, prefill, "));

@@ -9,6 +9,8 @@ constexpr std::array kEngines{
     Engine{"transformers", "f32"},
     Engine{"fla", "f32"},
     Engine{"flashinfer"},
+    Engine{"tensorrt_llm", {}, {}, kEveryModel},
+    Engine{"tokenspeed", "f32"},
 };
 
 // Norms and gates that a convolution makes, and a recurrence that is given both, or gates alone.
@@ -21,6 +23,12 @@ constexpr std::string_view kGates = "gate_mode=log gate_dtype=f32 beta_mode=give
 // Of Transformers and FLA: beta in the model's dtype, states of the caller's.
 constexpr std::string_view kOwn =
     "gate_mode=log gate_dtype=f32 beta_mode=given state_location=dense state_layout=kv";
+// Of prefills on copies of the states, beta in the model's dtype.
+constexpr std::string_view kCopied =
+    "gate_mode=log gate_dtype=f32 beta_mode=given state_location=dense";
+// Draft tokens that lie as [N, T], whatever T is.
+constexpr std::string_view kDrafted = "from_accepted=false varlen=false draft_tokens=16";
+constexpr std::string_view kWindowOfEach = "split_qkv=false stored_states=every";
 constexpr std::string_view kWindows = "split_qkv=false state_location=dense whole_window=true";
 // Of vLLM.
 constexpr std::string_view kChannels = "state_layout=channels";
@@ -66,8 +74,7 @@ constexpr std::array kForms{
     EngineForm{"sglang", "functions.prefill_kept", "prefill", kGates, "checkpoints=before"},
     EngineForm{"sglang", "functions.conv_decode", "conv_decode", "split_qkv=false"},
     EngineForm{"sglang", "functions.decode", "decode", kSame},
-    EngineForm{"sglang", "functions.conv_verify", "conv_decode",
-               "split_qkv=false stored_states=every", kSame, kDrafts},
+    EngineForm{"sglang", "functions.conv_verify", "conv_decode", kWindowOfEach, kSame, kDrafts},
     EngineForm{"sglang", "functions.verify", "verify", "from_accepted=false", kSame, kDrafts},
     EngineForm{"sglang", "functions.verify_tree", "verify",
                "from_accepted=false tree=true parents_dtype=i64", kSame, kDrafts},
@@ -99,8 +106,25 @@ constexpr std::array kForms{
                "gate_mode=alpha state_location=dense state_dtype=f32 cu_seqlens_dtype=i64"},
     EngineForm{"flashinfer", "decode", "decode", kSame},
     EngineForm{"flashinfer", "decode_dense", "decode", "state_location=dense"},
-    EngineForm{"flashinfer", "verify", "verify", "from_accepted=false varlen=false",
-               "draft_tokens=16", kDrafts},  // whatever T is
+    EngineForm{"flashinfer", "verify", "verify", kDrafted, kSame, kDrafts},
+
+    // Norms and gates come before a prefill, but for beta's dtype beside drafts.
+    EngineForm{"tensorrt_llm", "conv", "conv", "split_qkv=false"},
+    EngineForm{"tensorrt_llm", "prefill", "prefill", kGiven, "cu_seqlens_dtype=i64"},
+    EngineForm{"tensorrt_llm", "prefill_beside_drafts", "prefill", kCopied,
+               "use_qk_l2norm=false cu_seqlens_dtype=i64", kDrafts},
+    EngineForm{"tensorrt_llm", "conv_decode", "conv_decode", "split_qkv=false"},
+    EngineForm{"tensorrt_llm", "decode", "decode", "dt_bias_dtype=f32"},
+    EngineForm{"tensorrt_llm", "conv_verify", "conv_decode", kWindowOfEach, kSame, kDrafts},
+    EngineForm{"tensorrt_llm", "verify", "verify", kDrafted,
+               "gate_mode=log gate_dtype=f32 beta_mode=given", kDrafts},
+
+    EngineForm{"tokenspeed", "conv", "conv", "split_qkv=false"},
+    EngineForm{"tokenspeed", "prefill", "prefill", kCopied, "state_dtype=f32"},
+    EngineForm{"tokenspeed", "conv_decode", "conv_decode", "split_qkv=false"},
+    EngineForm{"tokenspeed", "decode", "decode", "dt_bias_dtype=f32"},
+    EngineForm{"tokenspeed", "conv_verify", "conv_decode", kWindowOfEach, kSame, kDrafts},
+    EngineForm{"tokenspeed", "verify", "verify", kDrafted, "dt_bias_dtype=f32", kDrafts},
 };
 
 }  // namespace

@@ -7,13 +7,16 @@
 
 namespace cubinery::gdn {
 
+inline constexpr std::string_view kEveryModel = "*";
+
 struct Engine {
   std::string_view name;
   // Values of switches that nobody sets: what a configuration says of states (problems_for_model())
   // where it is empty, and of the norm that is in the recurrence's launch where kernels do that.
   std::string_view state_dtype{};
   std::string_view output_norm{};
-  // A model_type whose states have the model's dtype whatever it says, and whose norm is alone.
+  // A model_type whose states have the model's dtype whatever it says, and whose norm is alone; or
+  // kEveryModel.
   std::string_view apart{};
 };
 

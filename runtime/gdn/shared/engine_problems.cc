@@ -39,7 +39,8 @@ void add_rules(const ModelLayers& model, const Engine& engine, Switches* switche
     switches->erase(name);
     if (!text.empty()) switches->emplace(name, text);
   };
-  const bool is_apart = !model.type.empty() && model.type == engine.apart;
+  const bool is_apart =
+      engine.apart == kEveryModel || (!model.type.empty() && model.type == engine.apart);
   decide("state_dtype", is_apart ? value_text(model.dtype) : std::string(engine.state_dtype));
   if (engine.output_norm.empty()) return;
   const bool has_norm =
