@@ -27,6 +27,8 @@ _VLLM_OPS = "vllm.third_party.flash_linear_attention.ops"
 _VLLM_GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 _SGLANG_OPS = "sglang.kernels.ops"
 _SGLANG_GDN = "sglang.srt.layers.attention.linear.gdn_backend"
+_TOKENSPEED = "tokenspeed.runtime.layers.attention"
+_TOKENSPEED_OPS = "tokenspeed_kernel.ops.attention.gdn"  # a package of its own: WHEEL is a folder of both unpacked
 _QWEN = "transformers.models.qwen3_next.modeling_qwen3_next"
 # Of each engine: our plugin, whose SEAMS say what it takes; the functions whose signatures adapters have, with the
 # adapter; the modules whose calls of these reach our functions.
@@ -60,6 +62,18 @@ ENGINES = {
             f"{_SGLANG_OPS}.mamba.causal_conv1d_triton:causal_conv1d_update": "sglang.causal_conv1d_update",
         },
         "callers": [_SGLANG_GDN, "sglang.srt.layers.attention.linear.kernels.gdn_triton"],
+    },
+    "tokenspeed": {
+        "plugin": None,
+        "class": None,
+        "adapters": {
+            f"{_TOKENSPEED_OPS}:gdn_chunk_prefill": "tokenspeed.gdn_chunk_prefill",
+            f"{_TOKENSPEED_OPS}:gdn_decode_step": "tokenspeed.gdn_decode_step",
+            f"{_TOKENSPEED_OPS}:gdn_decode_mtp": "tokenspeed.gdn_decode_mtp",
+            f"{_TOKENSPEED}.linear.causal_conv1d:causal_conv1d_fn": "tokenspeed.causal_conv1d_fn",
+            f"{_TOKENSPEED}.linear.causal_conv1d:causal_conv1d_update": "tokenspeed.causal_conv1d_update",
+        },
+        "callers": [f"{_TOKENSPEED}.backends.state.mamba"],
     },
     "transformers": {
         "plugin": None,
