@@ -70,6 +70,8 @@ struct TuningSpace {
   std::vector<std::string> outline{};
   // choose() gives all shapes the same values of the fields that change bits.
   bool batch_invariant = false;
+  // The path of what all shapes agree on; empty: the best one for all.
+  std::string agreed_path{};
   // Of a space without configurations: the rule that is in the way.
   std::string why_empty{};
 };

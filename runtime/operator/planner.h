@@ -27,8 +27,15 @@ namespace cubinery {
 //
 //   using Runner                      what a launch is handed to: one configuration, loaded
 //   static const std::vector<const Path<Problem, Runner>*>& paths()
-//                                     the first that runs is the one of batch_invariant
 //   static Sizes sizes(const Problem&)
+//
+// All sizes of a batch_invariant problem have one path.  Without more it is the first of paths()
+// that runs there, or another one that the results of all sizes agree on.  With
+//
+//   static const std::vector<const Path<Problem, Runner>*>& invariant_paths()
+//
+// it is the first of these that runs there, whatever was measured: what is fastest for most sizes,
+// which may lose for some, so that results would not agree on it.
 //
 // Beside its list of fields, Fields<Problem> has two of their names:
 //
@@ -42,6 +49,11 @@ namespace cubinery {
 // their defaults.
 template <class Problem>
 struct OperatorOf;
+
+template <class Problem>
+concept HasInvariantPaths = requires {
+  OperatorOf<Problem>::invariant_paths();
+};
 
 template <class Problem>
 using RunnerOf = typename OperatorOf<Problem>::Runner;
@@ -117,17 +129,24 @@ class Planner {
   // Context::get().
   Result<Loaded<Problem>> load(const Context& context, Plan plan) const;
 
-  // nullptr: the problem has no such configuration here.
-  CandidatePtr find(const Values& values) const;
+  // Of any path.  nullptr: the problem has no such configuration here.
+  CandidatePtr find(const Values& values) const { return find(paths_, values); }
 
  private:
+  using Paths = std::vector<const PathOf<Problem>*>;
+
   Planner(const Problem& problem, const Target& target) : problem_(problem), target_(target) {}
 
   // Without configurations.
   TuningSpace empty_space() const;
 
-  // Of all paths; of the first alone where all sizes must agree in bits.
+  // Of the paths that plans choose among; of the first alone where all sizes must agree in bits.
   std::vector<CandidatePtr> defaults() const;
+
+  // OperatorOf<Problem>::invariant_paths(): the one that is taken here.  nullptr: there are none.
+  const PathOf<Problem>* invariant_path() const;
+
+  CandidatePtr find(const Paths& paths, const Values& values) const;
 
   // Those that are not there yet; where all of them are.
   static std::vector<std::size_t> add_kernels(const Candidate& candidate,
@@ -135,7 +154,8 @@ class Planner {
 
   Problem problem_;
   Target target_;
-  std::vector<const PathOf<Problem>*> paths_;  // those that compute the problem
+  Paths paths_;          // those that compute the problem
+  Paths planned_paths_;  // those of them that plans choose among
 };
 
 template <class Problem>
@@ -159,20 +179,25 @@ Result<Planner<Problem>> Planner<Problem>::create(const Problem& problem, const 
     }
   }
   if (planner.paths_.empty()) return no_path(op, target, reasons);
+  const PathOf<Problem>* const invariant = planner.invariant_path();
+  planner.planned_paths_ =
+      problem.batch_invariant && invariant != nullptr ? Paths{invariant} : planner.paths_;
   return planner;
 }
 
 template <class Problem>
 Wanted Planner<Problem>::wanted() const {
   Wanted asked = wanted_of(empty_space());
-  asked.usable = [here = *this](const Values& values) { return here.find(values) != nullptr; };
+  asked.usable = [here = *this](const Values& values) {
+    return here.find(here.planned_paths_, values) != nullptr;
+  };
   return asked;
 }
 
 template <class Problem>
 TuningSpace Planner<Problem>::space() const {
   TuningSpace space = empty_space();
-  for (const auto* path : paths_) {
+  for (const auto* path : planned_paths_) {
     for (const CandidatePtr& candidate : path->candidates(problem_, target_)) {
       space.configurations.push_back({candidate->values(), candidate->kernels()});
     }
@@ -236,27 +261,39 @@ Result<Loaded<Problem>> Planner<Problem>::load(const Context& context, Plan plan
 }
 
 template <class Problem>
-auto Planner<Problem>::find(const Values& values) const -> CandidatePtr {
+auto Planner<Problem>::find(const Paths& paths, const Values& values) const -> CandidatePtr {
   const auto is_it = [&](const auto* path) { return path->name() == path_of(values); };
-  const auto path = std::find_if(paths_.begin(), paths_.end(), is_it);
-  return path == paths_.end() ? nullptr : (*path)->find(problem_, values, target_);
+  const auto path = std::find_if(paths.begin(), paths.end(), is_it);
+  return path == paths.end() ? nullptr : (*path)->find(problem_, values, target_);
+}
+
+template <class Problem>
+const PathOf<Problem>* Planner<Problem>::invariant_path() const {
+  if constexpr (HasInvariantPaths<Problem>) {
+    for (const auto* path : OperatorOf<Problem>::invariant_paths()) {
+      if (std::find(paths_.begin(), paths_.end(), path) != paths_.end()) return path;
+    }
+  }
+  return nullptr;
 }
 
 template <class Problem>
 TuningSpace Planner<Problem>::empty_space() const {
   const auto& outline = Fields<Problem>::kOutline;
+  const PathOf<Problem>* const invariant = invariant_path();
   return {.op = Fields<Problem>::kName,
           .problem = text_for_results(problem_),
           .configurations = {},
           .defaults = text_for_results(Problem{}),
           .outline = {std::begin(outline), std::end(outline)},
-          .batch_invariant = problem_.batch_invariant};
+          .batch_invariant = problem_.batch_invariant,
+          .agreed_path = std::string(invariant != nullptr ? invariant->name() : "")};
 }
 
 template <class Problem>
 auto Planner<Problem>::defaults() const -> std::vector<CandidatePtr> {
   std::vector<CandidatePtr> all;
-  for (const auto* path : paths_) {
+  for (const auto* path : planned_paths_) {
     for (CandidatePtr& candidate : path->defaults(problem_, target_)) {
       all.push_back(std::move(candidate));
     }

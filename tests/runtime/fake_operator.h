@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cubinery/context.h"
@@ -19,16 +20,18 @@ inline void* address(int n) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n) << 20);
 }
 
-// The operator of `problem`, whose kernels are put into a cache in `dir`.
+// The operator of `problem`, whose kernels are put into a cache in `dir`.  `paths`: Options::paths.
 template <class Problem>
 typename Problem::Operator fake_operator(const FakeDriver& fake, const TempDir& dir,
-                                         const Problem& problem) {
+                                         const Problem& problem,
+                                         std::vector<std::string> paths = {}) {
   Options options;
   options.offline = true;
   options.driver_path = CUBINERY_FAKE_DRIVER;
   options.cache_dir = dir.path();
+  options.paths = std::move(paths);
   const Context context = Context::create(options).value();
-  const std::vector<KernelSpec> specs = problem.kernels(context.arch()).value();
+  const std::vector<KernelSpec> specs = problem.kernels(context.arch(), options.paths).value();
   for (const KernelSpec& spec : specs) {
     fake->param_bytes[spec.kernel] = spec.param_bytes;
     REQUIRE_FALSE(store_trivial(context, spec, dir.path()).empty());

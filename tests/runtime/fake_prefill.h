@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cubinery/gdn_prefill.h"
 #include "gdn_prefill_chunks/key.h"
@@ -15,14 +16,16 @@ namespace cubinery::test {
 
 class FakePrefill {
  public:
-  // One chunk size for all launches: that of batch_invariant.
+  // One chunk size for all launches: that of batch_invariant.  The kernels are those of every
+  // architecture.
   explicit FakePrefill(const gdn::PrefillProblem& problem)
-      : problem_(invariant(problem)), prefill_(fake_operator(fake, dir_, problem_)) {}
+      : problem_(invariant(problem)), prefill_(fake_operator(fake, dir_, problem_, kPaths)) {}
 
   const gdn::Prefill& prefill() const { return prefill_; }
   // What a launch of this size runs on the fake device, an sm_90.
   PrefillPair keys(const gdn::PrefillSize& size) const {
-    return prefill_pair(problem_, values_in(problem_, prefill_.choice(size).configuration)).value();
+    const std::string text = prefill_.choice(size).configuration;
+    return prefill_pair(problem_, values_in(problem_, text, kPaths)).value();
   }
   int chunk_size() const { return keys({}).chunks.chunk_size; }
   // Bytes of one slot of the workspace.
@@ -110,6 +113,9 @@ class FakePrefill {
     std::int64_t sequences, tokens, heads;
     std::int64_t dim;  // 0: none
   };
+
+  static inline const std::vector<std::string> kPaths = {
+      "gdn_prefill=-hopper", "gdn_prefill=-hopper_segments", "gdn_prefill=-hopper_fused"};
 
   static gdn::PrefillProblem invariant(gdn::PrefillProblem problem) {
     problem.batch_invariant = true;

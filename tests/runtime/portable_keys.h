@@ -25,16 +25,18 @@ inline Target sm_90(int shared_bytes_per_block = 227 * 1024) {
 }
 
 template <class Problem>
-Planner<Problem> planner_of(const Problem& problem, const Target& target = sm_90()) {
-  auto planner = Planner<Problem>::create(problem, target);
+Planner<Problem> planner_of(const Problem& problem, const Target& target = sm_90(),
+                            const std::vector<std::string>& paths = {}) {
+  auto planner = Planner<Problem>::create(problem, target, paths);
   REQUIRE(planner);
   return *std::move(planner);
 }
 
-// The values of the configuration that has this text, which there is.
+// The values of the configuration that has this text, which there is.  `paths`: Options::paths.
 template <class Problem>
-std::vector<TunedValue> values_in(const Problem& problem, const std::string& text) {
-  for (Configuration& configuration : planner_of(problem).space().configurations) {
+std::vector<TunedValue> values_in(const Problem& problem, const std::string& text,
+                                  const std::vector<std::string>& paths = {}) {
+  for (Configuration& configuration : planner_of(problem, sm_90(), paths).space().configurations) {
     if (to_text(configuration.values) == text) return std::move(configuration.values);
   }
   FAIL("not a configuration: " << text);

@@ -13,6 +13,7 @@
 #include "gdn_verify/fields.h"
 #include "gdn_verify_wy/fields.h"
 #include "results/shape.h"
+#include "results/space.h"
 #include "tests/catch.h"
 #include "tests/runtime/made_up_results.h"
 #include "tests/runtime/portable_keys.h"
@@ -31,6 +32,7 @@ using test::prefill_pair;
 using test::prefill_values;
 using test::PrefillKeys;
 using test::PrefillPair;
+using test::sm_90;
 
 constexpr int kLimit = 227 * 1024;  // of sm_90a
 constexpr Arch kArch{9, 0, 'a'};
@@ -75,7 +77,7 @@ Plan planned(const Problem& problem, const std::vector<TuningResult>& results,
   const auto planner = planner_of(problem, target_of(kArch, gpu));
   Wanted wanted = planner.wanted();
   wanted.gpu = gpu;
-  wanted.toolchain = {.nvrtc = nvrtc, .templates = {{"portable", "t1"}}};
+  wanted.toolchain = {.nvrtc = nvrtc, .templates = {{"portable", "t1"}, {"hopper", "t1"}}};
   const Ladder ladder(std::move(wanted), results);
   return planner.plan(&ladder);
 }
@@ -323,7 +325,8 @@ TEST_CASE("WithBatchInvariantAllCellsAgreeInBits", "[cpu]") {
   CHECK(chosen(plan, 1 << 20).rung == Rung::kDefault);
   for (const auto& one : plan.candidates) CHECK(decode_key(problem, one->values())->k_lanes == 16);
 
-  const PrefillProblem prefill{.varlen = true, .batch_invariant = true};
+  // wgmma takes no f32.
+  const PrefillProblem prefill{.dtype = DType::kF32, .varlen = true, .batch_invariant = true};
   const PrefillSize size{.tokens = 4096, .sequences = 4};
   const auto small = default_with(prefill, {{"chunk_size", "16"}});
   const Plan prefill_cells = planned(prefill, {prefill_result(prefill, size, small)});
@@ -332,6 +335,84 @@ TEST_CASE("WithBatchInvariantAllCellsAgreeInBits", "[cpu]") {
   for (const auto& one : prefill_cells.candidates) {
     CHECK(prefill_pair(prefill, one->values())->chunks.chunk_size == 16);
     CHECK(prefill_pair(prefill, one->values())->scan.chunk_size == 16);
+  }
+}
+
+// The paths of all sizes of a plan, tiny and huge ones.
+std::set<std::string> paths_of(const Plan& plan) {
+  std::set<std::string> paths;
+  for (const std::int64_t sequences : {1, 4, 1024, 100000}) {
+    for (const std::int64_t length : {1, 64, 4096, 1 << 20}) {
+      paths.insert(
+          chosen(plan, PrefillSize{.tokens = sequences * length, .sequences = sequences}).path);
+    }
+  }
+  return paths;
+}
+
+TEST_CASE("BatchInvariantPrefillHasThePathOfTheArchitecture", "[cpu]") {
+  struct Expected {
+    PrefillProblem problem;
+    std::string_view on_hopper, elsewhere;
+  };
+  const std::vector<Expected> all = {
+      {{}, "hopper", "portable"},
+      {{.varlen = true}, "hopper", "portable"},
+      {{.dtype = DType::kF16, .checkpoints = Checkpoints::kAfter}, "hopper", "portable"},
+      {{.segments = Segments::kNever}, "hopper", "portable"},
+      {{.varlen = true, .segments = Segments::kAlways}, "hopper_segments", "segments"},
+      // What wgmma does not take.
+      {{.dtype = DType::kF32}, "portable", "portable"},
+      {{.value_dim = 48}, "portable", "portable"}};
+  for (const Expected& expected : all) {
+    PrefillProblem problem = expected.problem;
+    problem.batch_invariant = true;
+    INFO(problem.to_json());
+    for (const Arch arch :
+         {Arch{9, 0, 'a'}, Arch{8, 0, '\0'}, Arch{9, 0, '\0'}, Arch{10, 0, 'a'}}) {
+      const auto planner = planner_of(problem, typical_target(arch));
+      const Plan plan = planner.plan(nullptr);
+      const std::string path(has_wgmma(arch) ? expected.on_hopper : expected.elsewhere);
+      CHECK(paths_of(plan) == std::set{path});
+      for (const auto& one : plan.candidates) {
+        CHECK(bits_of(one->values()) == bits_of(plan.candidates.front()->values()));
+      }
+      // Tuning measures what is launched, and results for other problems agree on it.
+      for (const Configuration& one : planner.space().configurations) {
+        CHECK(path_of(one.values) == path);
+      }
+      if (problem.segments == Segments::kAlways) continue;
+      problem.batch_invariant = false;
+      CHECK(planner_of(problem, typical_target(arch)).space().agreed_path == path);
+      problem.batch_invariant = true;
+    }
+  }
+}
+
+// Whatever was the best for the shapes that were measured.
+TEST_CASE("ResultsDoNotChangeThePathOfBatchInvariantPrefill", "[cpu]") {
+  const PrefillProblem problem{.varlen = true};
+  PrefillProblem invariant = problem;
+  invariant.batch_invariant = true;
+  const PrefillSize size{.tokens = 4096, .sequences = 4};
+  const auto by_hopper = [&](const char* chunk_size) {
+    const auto keys = prefill_hopper().default_keys(problem, sm_90());
+    return with(prefill_hopper().values_of(keys.front()), {{"chunk_size", chunk_size}});
+  };
+  TuningResult result = prefill_result(problem, size, default_with(problem, {}));
+  const Plan agreed_on_another = planned(invariant, {result});
+  CHECK(paths_of(agreed_on_another) == std::set<std::string>{"hopper"});
+  CHECK(chosen(agreed_on_another, size).why ==
+        "1 result is of configurations that cannot be used here");
+  // What they say of the path is taken, for all sizes.
+  result.agreed = by_hopper("64");
+  result.agreed_ms = result.ms;
+  result.agreed_templates = result.templates;
+  const Plan agreed = planned(invariant, {result});
+  CHECK(chosen(agreed, size).rung == Rung::kExact);
+  CHECK(paths_of(agreed) == std::set<std::string>{"hopper"});
+  for (const auto& one : agreed.candidates) {
+    CHECK(bits_of(one->values()) == bits_of(by_hopper("64")));
   }
 }
 
@@ -488,7 +569,8 @@ void check_enough(const std::set<std::string>& enough, const Plan& plan) {
 TEST_CASE("KernelsAreEnoughForEveryGpuOfTheArchitecture", "[cpu]") {
   const bool invariant = GENERATE(false, true);
   const DecodeProblem decode{.batch_invariant = invariant};
-  const PrefillProblem prefill{.varlen = true, .batch_invariant = invariant};
+  // wgmma takes no f32.
+  const PrefillProblem prefill{.dtype = DType::kF32, .varlen = true, .batch_invariant = invariant};
   const PrefillSize size{.tokens = 4096, .sequences = 4};
   TuningResult other_nvrtc = decode_result(decode, 64, wide_with(decode, {{"warps", "4"}}));
   other_nvrtc.setting.nvrtc = "13.9.9";

@@ -182,5 +182,31 @@ TEST_CASE("OfConfigurationsThatServeAsManyTheFastestIsTaken", "[tuner]") {
   CHECK(best_of(selection) == Indices{1, 1});
 }
 
+std::vector<Configuration> of_paths(const std::vector<std::string>& paths) {
+  std::vector<Configuration> made;
+  for (const std::string& path : paths) {
+    made.push_back({{{.name = "path", .value = path, .changes_bits = true}}, {}});
+  }
+  return made;
+}
+
+// An operator that has decided which path serves all shapes has results for that one, though others
+// are faster, and though a shape is slower by it than by its default.
+TEST_CASE("TheAgreedPathIsTheOneThatIsAskedFor", "[tuner]") {
+  const auto both = of_paths({"portable", "wide"});
+  const std::vector<ShapeTimes> shapes = {{{1.0, 5.0}, 0}, {{1.0, 0.5}, 0}};
+  const auto agreed = [&](const std::vector<ShapeTimes>& times, std::string_view path) {
+    return select(both, times, kWorth, {.worth = kWorth}, path);
+  };
+  CHECK(bits_of(agreed(shapes, "")) == "path=portable");
+  const auto wide = agreed(shapes, "wide");
+  CHECK(bits_of(wide) == "path=wide");
+  CHECK(best_of(wide) == Indices{0, 1});  // each shape's own best is what it was
+  CHECK(wide->finalists[0].agreed == 1u);
+  // A path without configurations decides nothing; one that fails somewhere leaves nothing.
+  CHECK(bits_of(agreed(shapes, "other")) == "path=portable");
+  CHECK(bits_of(agreed({{{1.0, kNone}, 0}, {{1.0, 0.5}, 0}}, "wide")) == "none");
+}
+
 }  // namespace
 }  // namespace cubinery

@@ -130,12 +130,15 @@ Status TuneRun::finish() {
   std::vector<std::string> others = other_settings();
   for (const std::string& id : others) times.push_back(times_of(journal_.settings().at(id)));
   const Fewness few{.worth = kWorthAnother, .in_use = used_elsewhere()};
-  std::optional<Selection> selection = select(space_.configurations, times, kWorth, few);
+  const auto selected = [&] {
+    return select(space_.configurations, times, kWorth, few, space_.agreed_path);
+  };
+  std::optional<Selection> selection = selected();
   if (!selection) {
     // Those of earlier calls have measured too little in common with these.
     others.clear();
     times.resize(ours.size());
-    selection = select(space_.configurations, times, kWorth, few);
+    selection = selected();
   }
   if (!selection) {
     for (ShapeRun* shape : ours) {

@@ -83,15 +83,22 @@ bool is_no_loss(const Group& group, const Group* usual, const std::vector<ShapeT
   });
 }
 
+// Whether it is of the path; of none all are.
+bool is_of(const Group& group, std::string_view path) {
+  return path.empty() || path_of(group.bits) == path;
+}
+
+// Of `path`, where that is not empty.
 const Group* choose_group(const std::vector<Group>& groups, const std::vector<ShapeTimes>& shapes,
-                          double worth) {
+                          double worth, std::string_view path) {
   const Group* const usual = usual_group(groups, shapes);
   const Group* best = nullptr;
   double best_mean = 0;
   std::optional<double> usual_mean;
   for (const Group& group : groups) {
     const std::optional<double> mean = mean_log(group, shapes);
-    if (!mean || !is_no_loss(group, usual, shapes, worth)) continue;
+    if (!mean || !is_of(group, path)) continue;
+    if (path.empty() && !is_no_loss(group, usual, shapes, worth)) continue;
     if (best == nullptr || *mean < best_mean) {
       best = &group;
       best_mean = *mean;
@@ -172,10 +179,13 @@ std::vector<std::size_t> assign(const Group& group, const std::vector<ShapeTimes
 
 std::optional<Selection> select(const std::vector<Configuration>& configurations,
                                 const std::vector<ShapeTimes>& shapes, double worth,
-                                const Fewness& few) {
+                                const Fewness& few, std::string_view agreed_path) {
   if (shapes.empty()) return std::nullopt;
   const std::vector<Group> groups = groups_of(configurations);
-  const Group* group = choose_group(groups, shapes, worth);
+  const bool has_path = std::any_of(groups.begin(), groups.end(),
+                                    [&](const Group& group) { return is_of(group, agreed_path); });
+  const Group* group =
+      choose_group(groups, shapes, worth, has_path ? agreed_path : std::string_view());
   if (group == nullptr) return std::nullopt;
   Group everything;
   everything.members.resize(configurations.size());

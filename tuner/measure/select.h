@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <optional>
 #include <set>
+#include <string_view>
 #include <vector>
 
 #include "cubinery/tuning.h"
@@ -46,9 +47,12 @@ struct Fewness {
 // shape, or is in use, is taken there too; a default that is within `few.worth` goes before all. On
 // ties the lower index counts.
 //
+// `agreed_path`: the agreed ones are of this path, whatever the defaults are, unless it has no
+// configuration here; empty: of any.
+//
 // nullopt: no shapes, or no values of the bit-changing fields that are possible for all.
 std::optional<Selection> select(const std::vector<Configuration>& configurations,
                                 const std::vector<ShapeTimes>& shapes, double worth,
-                                const Fewness& few);
+                                const Fewness& few, std::string_view agreed_path = {});
 
 }  // namespace cubinery

@@ -52,6 +52,7 @@ template <>
 struct OperatorOf<gdn::PrefillProblem> {
   using Runner = gdn::PrefillRunner;
   static const std::vector<const gdn::PrefillPath*>& paths();
+  static const std::vector<const gdn::PrefillPath*>& invariant_paths();
   static Sizes sizes(const gdn::PrefillProblem& problem);
 };
 

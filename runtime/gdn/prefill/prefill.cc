@@ -28,6 +28,16 @@ const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::pat
   return kPaths;
 }
 
+// hopper is faster than portable for all but the smallest launches, and hopper_fused only for those
+// that fill the GPU.  The paths with segments run where the problem asks for them, and others do
+// not.
+const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::invariant_paths() {
+  static const std::vector<const gdn::PrefillPath*> kPaths = {
+      &gdn::prefill_hopper(), &gdn::prefill_portable(), &gdn::prefill_hopper_segments(),
+      &gdn::prefill_segments()};
+  return kPaths;
+}
+
 Sizes OperatorOf<gdn::PrefillProblem>::sizes(const gdn::PrefillProblem& problem) {
   const int heads = problem.heads.count(), group = heads / problem.heads.k;
   return {
