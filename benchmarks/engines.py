@@ -108,6 +108,7 @@ def summary(records: list[dict[str, Any]], args: argparse.Namespace) -> dict[str
                 "layer_us": times["ours"] / models.LINEAR_LAYERS,
                 "layer_us_alone": times["alone"] / models.LINEAR_LAYERS,
                 "gpu_us": judge.gpu_us(record, load), "gpu_us_alone": judge.gpu_us(alone, load),
+                "tokens": record["timed_tokens"][load],
                 "s": record[f"{load}_s"], "s_alone": alone[f"{load}_s"],
             })  # fmt: skip
     return {"gpu": done[0]["gpu"], "engine": f"vLLM {done[0]['vllm']}", "torch": done[0]["torch"],

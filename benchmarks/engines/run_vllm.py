@@ -76,7 +76,7 @@ def generate(llm: Any, rows: list[list[int]], count: int, **sampling: Any) -> li
     return done
 
 
-def seconds_of(llm: Any, rows: list[list[int]], count: int, runs: int = 3) -> list[float]:
+def seconds_of(llm: Any, rows: list[list[int]], count: int, runs: int = 5) -> list[float]:
     """Of each run, after one that is not timed."""
     generate(llm, rows, count)
     found = []
@@ -156,7 +156,10 @@ def kernels_of(llm: Any, batch: list[list[int]], count: int) -> dict[str, Any]:
 def speed(llm: Any, rows: list[list[int]], scenario: str) -> dict[str, Any]:
     asked = loads(rows, scenario)
     times = {f"{name}_s": seconds_of(llm, *load) for name, load in asked.items()}
-    return {**times, "profiles": {name: kernels_of(llm, *load) for name, load in asked.items()}}
+    # Of a prefill those that are taken in, else those that come.
+    tokens = {name: sum(map(len, batch)) if count == 1 else len(batch) * count
+              for name, (batch, count) in asked.items()}  # fmt: skip
+    return {**times, "timed_tokens": tokens, "profiles": {name: kernels_of(llm, *load) for name, load in asked.items()}}
 
 
 def main() -> None:
