@@ -39,9 +39,15 @@ std::vector<std::int64_t> checkpoint_starts(const GdnProblem& problem, const Cas
 Extent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options) {
   Extent extent{.lengths = shape.lengths};
   const bool pool = problem.states.location == gdn::StateLocation::kPool;
-  const std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
-  extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
+  std::int64_t used = (writes_elsewhere(options) ? 2 : 1) * extent.sequences();
   extent.checkpoints = checkpoint_starts(problem, shape, options).back();
+  if (problem.checkpoints == gdn::Checkpoints::kAt) {
+    extent.offsets = options.offsets;
+    extent.checkpoints = extent.sequences() * options.offsets + kSpareSlots;
+    extent.checkpoints_in_pool = options.checkpoints_in_pool;
+    if (options.checkpoints_in_pool) used += extent.sequences() * options.offsets;
+  }
+  extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
   extent.separate_out = options.separate_out;
   extent.write_indices = pool && writes_elsewhere(options);
   extent.spare_tokens = shape.lead + shape.tail;
@@ -95,6 +101,7 @@ GdnCase::GdnCase(const GdnProblem& problem, const CaseShape& shape, const CaseOp
   tokens_ = layout_.tensors()[TensorId::kO].shape[token_dimension()];
   fill_bounds(shape);
   fill_indices();
+  fill_places();
   fill_parents();
   for (const TensorInfo& info : kTensors) fill(info);
   fill_flags();
@@ -108,7 +115,7 @@ void GdnCase::fill_bounds(const CaseShape& shape) {
     const auto i = static_cast<std::int64_t>(n);
     const DType dtype = problem_.cu_seqlens_dtype;
     store_integer(dtype, at(vector_at(TensorId::kCuSeqlens, i)), bound);
-    if (problem_.checkpoints != gdn::Checkpoints::kNone) {
+    if (layout_.tensors().has(TensorId::kCheckpointCuStarts)) {
       store_integer(dtype, at(vector_at(TensorId::kCheckpointCuStarts, i)), checkpoints[n]);
     }
     if (n < shape.lengths.size()) bound += shape.lengths[n];
@@ -125,12 +132,16 @@ void GdnCase::fill_parents() {
   }
 }
 
+// Slots of the pool that anything may have.
+std::vector<std::int64_t> GdnCase::slot_order() const {
+  Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
+  return random.permutation(1, layout_.tensors()[TensorId::kState].shape[0] - 1);
+}
+
 void GdnCase::fill_indices() {
   const TensorSet& tensors = layout_.tensors();
   if (!tensors.has(TensorId::kStateIndices)) return;
-  Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kIndices));
-  const std::vector<std::int64_t> order =
-      random.permutation(1, tensors[TensorId::kState].shape[0] - 1);
+  const std::vector<std::int64_t> order = slot_order();
   const auto fill = [&](TensorId indices, const std::vector<std::int64_t>& given,
                         std::int64_t skip) {
     for (std::int64_t n = 0; n < sequences_; ++n) {
@@ -142,6 +153,29 @@ void GdnCase::fill_indices() {
   fill(TensorId::kStateIndices, options_.read, 0);
   if (!tensors.has(TensorId::kStateOutIndices)) return;
   fill(TensorId::kStateOutIndices, options_.write, sequences_);
+}
+
+// Drawn offsets are from none to the whole sequence, and each fifth slot says that there is none.
+void GdnCase::fill_places() {
+  if (problem_.checkpoints != gdn::Checkpoints::kAt) return;
+  Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kCheckpoints));
+  const std::int64_t count = options_.offsets;
+  const bool has_rows = layout_.tensors().has(TensorId::kCheckpoints);
+  const std::int64_t skip = (writes_elsewhere(options_) ? 2 : 1) * sequences_;
+  const std::vector<std::int64_t> order =
+      has_rows ? random.permutation(0, sequences_ * count) : slot_order();
+  for (std::int64_t at = 0; at < sequences_ * count; ++at) {
+    const std::int64_t n = at / count, spans = length(n) / offset_grain(problem_);
+    std::int64_t offset = offset_grain(problem_) * random.below(spans + 1);
+    std::int64_t slot = order.at(idx(has_rows ? at : skip + at));
+    if (at % 5 == 4) slot = options_.padding.slot_id.value_or(-1);
+    if (!options_.checkpoint_offsets.empty()) offset = options_.checkpoint_offsets.at(idx(at));
+    if (!options_.checkpoint_slots.empty()) slot = options_.checkpoint_slots.at(idx(at));
+    store_integer(DType::kI32, this->at(place_at(TensorId::kCheckpointOffsets, n, at % count)),
+                  offset);
+    store_integer(problem_.states.index_dtype,
+                  this->at(place_at(TensorId::kCheckpointSlots, n, at % count)), slot);
+  }
 }
 
 // A state that only new sequences have is NaN everywhere.
@@ -215,6 +249,9 @@ void GdnCase::put(DType dtype, const Place& place, const Step& step,
 GdnArgs GdnCase::args(std::span<void* const> pieces) const {
   auto args = args_of<GdnArgs>(layout_.tensors(pieces));
   options_.padding.put_into(&args);
+  if (options_.checkpoints_in_pool) {
+    args.checkpoints = target() == TensorId::kState ? args.state : args.state_out;
+  }
   args.checkpoint_every = options_.checkpoint_every;
   args.scale = options_.scale;
   args.norm_eps = options_.norm_eps;
@@ -238,6 +275,11 @@ GdnCase::Place GdnCase::matrix_at(TensorId tensor, std::int64_t row, std::int64_
 
 GdnCase::Place GdnCase::vector_at(TensorId tensor, std::int64_t i) const {
   return layout_.at(tensor, i * layout_.tensors()[tensor].strides[0]);
+}
+
+GdnCase::Place GdnCase::place_at(TensorId tensor, std::int64_t n, std::int64_t i) const {
+  const Tensor& places = layout_.tensors()[tensor];
+  return layout_.at(tensor, n * places.strides[0] + i * places.strides[1]);
 }
 
 GdnCase::Place GdnCase::parent_at(std::int64_t n, std::int64_t t) const {
@@ -276,6 +318,38 @@ std::int64_t GdnCase::length(std::int64_t n) const {
 std::int64_t GdnCase::first_checkpoint(std::int64_t n) const {
   return problem_.varlen ? integer(TensorId::kCheckpointCuStarts, n)
                          : n * checkpoints_of(problem_, tokens_);
+}
+
+// Those that are there, whether they can be or not.
+std::vector<GdnCase::Checkpoint> GdnCase::at_offsets(std::int64_t n) const {
+  const auto number = [&](TensorId tensor, std::int64_t i) {
+    const Place place = place_at(tensor, n, i);
+    return load_integer(layout_.tensors()[tensor].dtype, memory_[place.piece].data() + place.byte);
+  };
+  std::vector<Checkpoint> found;
+  for (std::int64_t i = 0; i < options_.offsets; ++i) {
+    const Checkpoint one{number(TensorId::kCheckpointOffsets, i),
+                         number(TensorId::kCheckpointSlots, i)};
+    const bool is_padding = options_.padding.slot_id == one.row;
+    if (one.tokens > 0 && one.row >= 0 && !is_padding) found.push_back(one);
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Checkpoint& a, const Checkpoint& b) { return a.tokens < b.tokens; });
+  return found;
+}
+
+std::vector<GdnCase::Checkpoint> GdnCase::checkpoints(std::int64_t n) const {
+  if (problem_.checkpoints == gdn::Checkpoints::kAt) return at_offsets(n);
+  const std::int64_t skip = problem_.checkpoints == gdn::Checkpoints::kAfter ? 1 : 0;
+  std::vector<Checkpoint> all;
+  for (std::int64_t c = 0; c < checkpoints_of(problem_, length(n)); ++c) {
+    all.push_back({(c + skip) * problem_.checkpoint_every, first_checkpoint(n) + c});
+  }
+  return all;
+}
+
+TensorId GdnCase::checkpoint_target() const {
+  return options_.checkpoints_in_pool ? target() : TensorId::kCheckpoints;
 }
 
 TensorId GdnCase::target() const {

@@ -63,6 +63,13 @@ struct CaseOptions {
   // Tokens from one checkpoint to the next; absent: the problem's.
   std::optional<std::int64_t> checkpoint_every{};
 
+  // Checkpoints::kAt: of each sequence so many, some of which are none.  Where they are empty,
+  // offsets and slots are drawn; else they are those of sequence 0, then of sequence 1 and so on.
+  std::int64_t offsets = 2;
+  std::vector<std::int64_t> checkpoint_offsets{};
+  std::vector<std::int64_t> checkpoint_slots{};
+  bool checkpoints_in_pool = false;  // they go where new states go, to slots of their own
+
   // Sequences are random trees, by parents of this dtype.
   std::optional<DType> parents{};
 
@@ -136,6 +143,8 @@ class GdnCase {
   Place matrix_at(TensorId tensor, std::int64_t row, std::int64_t h) const;
   Place vector_at(TensorId tensor, std::int64_t i) const;
   Place parent_at(std::int64_t n, std::int64_t t) const;
+  // Offset or slot of checkpoint `i` of a sequence.
+  Place place_at(TensorId tensor, std::int64_t n, std::int64_t i) const;
   // Of a convolution: column `i` of a channel's taps, and of its state in row `row`.
   Place tap_at(TensorId tensor, std::int64_t channel, std::int64_t i) const;
   Place conv_state_at(TensorId tensor, std::int64_t row, std::int64_t channel,
@@ -185,6 +194,8 @@ class GdnCase {
  private:
   void fill_bounds(const CaseShape& shape);
   void fill_indices();
+  void fill_places();
+  std::vector<std::int64_t> slot_order() const;
   void fill_flags();
   void fill_parents();
   // The drawn numbers of a tensor.
@@ -201,6 +212,15 @@ class GdnCase {
   std::size_t units() const { return idx(sequences_ * heads_); }
   std::int64_t start(std::int64_t n) const;  // packed: its first token
   std::int64_t first_checkpoint(std::int64_t n) const;
+  // Checkpoints of a sequence, in the order of their tokens.
+  struct Checkpoint {
+    std::int64_t tokens = 0;  // that the state has taken in
+    std::int64_t row = 0;
+  };
+  std::vector<Checkpoint> checkpoints(std::int64_t n) const;
+  std::vector<Checkpoint> at_offsets(std::int64_t n) const;
+  bool checkpoints_fit(std::int64_t n) const;
+  TensorId checkpoint_target() const;
   std::int64_t integer(TensorId vector, std::int64_t i) const;
   std::int64_t parent(std::int64_t n, std::int64_t t) const;  // of a tree's token
   bool is_tree(std::int64_t n) const;                         // or, of none, a chain

@@ -102,11 +102,20 @@ Row GdnCase::row(std::int64_t n, bool malformed) const {
   if (malformed) return {RowKind::kInvalid, 0, 0};
   const Row row = slots_of(n);
   if (row.runs() && !is_tree(n)) return {RowKind::kInvalid, 0, 0};
-  if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen || !row.runs()) return row;
+  return !row.runs() || checkpoints_fit(n) ? row : Row{RowKind::kInvalid, 0, 0};
+}
+
+bool GdnCase::checkpoints_fit(std::int64_t n) const {
+  const std::int64_t rows = layout_.tensors()[checkpoint_target()].shape[0];
+  if (problem_.checkpoints == Checkpoints::kAt) {
+    const std::vector<Checkpoint> all = at_offsets(n);
+    return std::all_of(all.begin(), all.end(), [&](const Checkpoint& one) {
+      return one.row < rows && one.tokens <= length(n) && one.tokens % offset_grain(problem_) == 0;
+    });
+  }
+  if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen) return true;
   const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);
-  const bool fits = first >= 0 && end <= layout_.tensors()[TensorId::kCheckpoints].shape[0] &&
-                    end - first >= checkpoints_of(problem_, length(n));
-  return fits ? row : Row{RowKind::kInvalid, 0, 0};
+  return first >= 0 && end <= rows && end - first >= checkpoints_of(problem_, length(n));
 }
 
 std::vector<Row> GdnCase::rows() const {
@@ -198,6 +207,7 @@ GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) 
     add_naive(problem_.states.dtype, naive_state, made.state.data(), &made.naive.checkpoints);
   };
   const bool keeps = problem_.checkpoints != Checkpoints::kNone;
+  const std::vector<Checkpoint> all = checkpoints(n);
   const bool one_each = options_.round_each_token || options_.parents;
   const std::int64_t span = one_each ? 1 : keeps ? problem_.checkpoint_every : kSpan;
   for (std::int64_t first = 0; first < length(n); first += span) {
@@ -214,6 +224,9 @@ GdnReference GdnCase::reference(std::int64_t n, std::int64_t h, const Row& row) 
       if (options_.round_each_token) value = rounded(problem_.states.dtype, value);
     }
     if (last - first == span) keep(Checkpoints::kAfter);
+    for (const Checkpoint& one : all) {
+      if (one.tokens == last) keep(Checkpoints::kAt);
+    }
     if (options_.parents) after.push_back({made.state, naive_state});
   }
   if (row.writes()) {
@@ -255,9 +268,10 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
     }
   }
   const auto elements = idx(problem_.key_dim * problem_.value_dim);
+  const std::vector<Checkpoint> all = checkpoints(n);
   for (std::size_t c = 0; c * elements < expected.checkpoints.size(); ++c) {
     const auto number = static_cast<std::int64_t>(c);
-    compare_matrix(after, TensorId::kCheckpoints, first_checkpoint(n) + number,
+    compare_matrix(after, checkpoint_target(), all[c].row,
                    std::span(expected.checkpoints).subspan(c * elements, elements), {n, h, number},
                    &deviation.checkpoints);
   }
@@ -316,10 +330,8 @@ void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& a
       forgive(after, row_at(TensorId::kO, n, t, h), row_bytes, expected);
     }
     if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
-    const std::int64_t kept = row.runs() ? checkpoints_of(problem_, length(n)) : 0;
-    for (std::int64_t c = 0; c < kept; ++c) {
-      forgive(after, matrix_at(TensorId::kCheckpoints, first_checkpoint(n) + c, h), matrix_bytes(),
-              expected);
+    for (const Checkpoint& one : row.runs() ? checkpoints(n) : std::vector<Checkpoint>()) {
+      forgive(after, matrix_at(checkpoint_target(), one.row, h), matrix_bytes(), expected);
     }
   }
 }

@@ -94,6 +94,7 @@ GdnCase check_case(const GdnProblem& problem, const DataOptions& data, int chunk
       .seed = data.seed, .gates = data.gates, .key_correlation = data.key_correlation};
   options.padding = padding_in_turn(problem, static_cast<std::size_t>(data.gates));
   options.padded = 1;
+  options.checkpoints_in_pool = keeps_in_pool(problem, static_cast<std::size_t>(data.gates));
   // Verifications and steps have no flags.
   if (chunk_size != 0 && static_cast<int>(data.gates) % 2 == 0) options.fresh_every = 2;
   options.chunk_size = chunk_size;

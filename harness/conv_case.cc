@@ -48,6 +48,12 @@ Extent extent_of(const ConvProblem& problem, const ConvCaseOptions& options) {
   if (stores_every(problem)) extent.steps += kSpareSteps;
   if (problem.varlen) extent.checkpoints += extent.sequences() / 2 * options.spare_checkpoints;
   extent.slots = extent.sequences() * (1 + 2 * extent.steps) + kSpareConvSlots;
+  if (problem.checkpoints == gdn::Checkpoints::kAt) {
+    extent.offsets = options.offsets;
+    extent.checkpoints = extent.sequences() * options.offsets + kSpareConvSlots;
+    extent.checkpoints_in_pool = options.checkpoints_in_pool;
+    extent.slots += extent.sequences() * options.offsets;
+  }
   return extent;
 }
 
@@ -61,6 +67,7 @@ ConvCase::ConvCase(const ConvProblem& problem, ConvCaseOptions options)
       layout_(tensors_of(problem_, extent_)),
       memory_(layout_.memory()) {
   fill_integers();
+  fill_places();
   fill();
 }
 
@@ -128,6 +135,29 @@ void ConvCase::fill_slots(Random& random) {
   }
 }
 
+// Drawn offsets are from none to the whole sequence, and each fifth slot says that there is none.
+// Those of a pool are the last ones that fill_slots() draws from.
+void ConvCase::fill_places() {
+  const Tensor& to = tensor(TensorId::kCheckpointSlots);
+  if (!to.present()) return;
+  Random random(options_.seed, static_cast<std::uint64_t>(DataStream::kCheckpoints));
+  const std::int64_t count = elements_of(to);
+  std::vector<std::int64_t> rows = random.permutation(0, count);
+  if (options_.checkpoints_in_pool) {
+    Random same = conv_slot_random(options_.seed);
+    const std::vector<std::int64_t> slots = same.permutation(1, extent_.slots - 1);
+    rows.assign(slots.end() - count, slots.end());
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t length = extent_.lengths[idx(i / options_.offsets)];
+    const std::int64_t none = options_.padding.slot_id.value_or(-1);
+    store_integer(DType::kI32, element(&memory_, TensorId::kCheckpointOffsets, DType::kI32, i),
+                  random.below(length + 1));
+    store_integer(to.dtype, element(&memory_, TensorId::kCheckpointSlots, to.dtype, i),
+                  i % 5 == 4 ? none : rows[idx(i)]);
+  }
+}
+
 // The drawn numbers; a state that must not be read is NaN, and so are tokens of no sequence.
 void ConvCase::fill() {
   for (const TensorInfo& info : layout_.tensors().list) {
@@ -189,8 +219,7 @@ ConvCase::Place ConvCase::place(std::int64_t n) const {
 
 // Of a sequence that is computed, behind token `step` where each has a state.
 std::optional<ConvCase::Written> ConvCase::written(std::int64_t n, std::int64_t step) const {
-  const bool separate = tensor(TensorId::kStateOut).present();
-  const TensorId to = separate ? TensorId::kStateOut : TensorId::kState;
+  const TensorId to = target();
   const Tensor& read = tensor(TensorId::kStateIndices);
   if (!read.present()) return Written{to, state_in(to, n, step)};
   const bool own = tensor(TensorId::kStateOutIndices).present();
@@ -211,9 +240,38 @@ std::int64_t ConvCase::first_checkpoint(std::int64_t n) const {
   return n * gdn::checkpoints_of(problem_, extent_.lengths.front());
 }
 
+std::vector<ConvCase::Checkpoint> ConvCase::checkpoints(std::int64_t n) const {
+  const TensorId tensor = options_.checkpoints_in_pool ? target() : TensorId::kCheckpoints;
+  std::vector<Checkpoint> all;
+  const auto add = [&](std::int64_t tokens, std::int64_t row) {
+    all.push_back({tokens, {tensor, state_in(tensor, row)}});
+  };
+  if (problem_.checkpoints == gdn::Checkpoints::kAt) {
+    for (std::int64_t i = n * options_.offsets; i < (n + 1) * options_.offsets; ++i) {
+      const std::int64_t tokens = integer(TensorId::kCheckpointOffsets, i);
+      const std::int64_t row = integer(TensorId::kCheckpointSlots, i);
+      if (tokens > 0 && row >= 0 && options_.padding.slot_id != row) add(tokens, row);
+    }
+    return all;
+  }
+  const std::int64_t skip = problem_.checkpoints == gdn::Checkpoints::kAfter ? 1 : 0;
+  const std::int64_t count = gdn::checkpoints_of(problem_, extent_.lengths[idx(n)]);
+  for (std::int64_t i = 0; i < count; ++i) {
+    add((i + skip) * problem_.checkpoint_every, first_checkpoint(n) + i);
+  }
+  return all;
+}
+
+TensorId ConvCase::target() const {
+  return tensor(TensorId::kStateOut).present() ? TensorId::kStateOut : TensorId::kState;
+}
+
 ConvArgs ConvCase::args(std::span<void* const> pieces) const {
   auto args = args_of<ConvArgs>(layout_.tensors(pieces));
   args.scale = options_.scale;
+  if (options_.checkpoints_in_pool) {
+    args.checkpoints = target() == TensorId::kState ? args.state : args.state_out;
+  }
   args.checkpoint_every = options_.checkpoint_every;
   options_.padding.put_into(&args);
   return args;
@@ -371,13 +429,7 @@ class ConvCase::Reference {
     } else if (p_.states.store) {
       keep(*of_.written(n, 0), c, behind(tokens));
     }
-    const bool before = p_.checkpoints == gdn::Checkpoints::kBefore;
-    const std::int64_t count = gdn::checkpoints_of(p_, tokens);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t row = of_.first_checkpoint(n) + i;
-      keep({TensorId::kCheckpoints, of_.state_in(TensorId::kCheckpoints, row)}, c,
-           behind((before ? i : i + 1) * p_.checkpoint_every));
-    }
+    for (const Checkpoint& one : of_.checkpoints(n)) keep(one.to, c, behind(one.tokens));
   }
 
   // The outputs of a token.

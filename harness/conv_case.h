@@ -31,6 +31,9 @@ struct ConvCaseOptions {
   std::optional<std::int64_t> checkpoint_every{};  // of the launch
   // Packed: checkpoints that the range of each second sequence has room for besides its own.
   std::int64_t spare_checkpoints = 0;
+  // Checkpoints::kAt: of each sequence so many at drawn offsets, some of which are none.
+  std::int64_t offsets = 2;
+  bool checkpoints_in_pool = false;  // they go where new states go, to slots of their own
   Padding padding{};
   std::int64_t padded = -1;  // the sequence that is padding where there is any
   float scale = 1;
@@ -98,7 +101,15 @@ class ConvCase {
   Place place(std::int64_t n) const;
   std::optional<Written> written(std::int64_t n, std::int64_t step) const;
   std::int64_t first_checkpoint(std::int64_t n) const;
+  // Of a sequence that is computed: the tokens behind which a state is kept, and where.
+  struct Checkpoint {
+    std::int64_t tokens;
+    Written to;
+  };
+  std::vector<Checkpoint> checkpoints(std::int64_t n) const;
+  TensorId target() const;  // of new states
   void fill_slots(Random& random);
+  void fill_places();
   void fill();
   void fill_integers();
 

@@ -63,6 +63,7 @@ std::vector<ConvCheckCase> conv_check_cases(const gdn::ConvProblem& problem) {
     if (problem.varlen) options.lead = kLead;
     if (problem.varlen) options.tail = kTail;
     if (problem.varlen) options.spare_checkpoints = 2;
+    options.checkpoints_in_pool = keeps_in_pool(problem, cases.size());
     if (has_long_window(problem)) options.columns = kMostDrafts + problem.width - 2;
     if (problem.split_qkv) options.scale = 0.5f;
     ConvCase data(problem, options);

@@ -46,6 +46,7 @@ enum class DataStream : std::uint64_t {
   kConvWeight,
   kConvBias,
   kConvState,
+  kCheckpoints,
 };
 
 // The numbers of one operand of one sequence and head, whatever is around it.

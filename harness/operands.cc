@@ -51,6 +51,7 @@ bool is_shared(const Problem& problem, TensorKind kind) {
     case TensorKind::kHeads:
     case TensorKind::kColumns:
     case TensorKind::kParents:
+    case TensorKind::kPlaces:
       return true;
     default:
       return false;
@@ -59,7 +60,7 @@ bool is_shared(const Problem& problem, TensorKind kind) {
 
 bool is_integral(TensorKind kind) {
   return kind == TensorKind::kBounds || kind == TensorKind::kIndices ||
-         kind == TensorKind::kCounts || kind == TensorKind::kParents;
+         kind == TensorKind::kCounts || kind == TensorKind::kParents || kind == TensorKind::kPlaces;
 }
 
 GdnProblem with_options(GdnProblem problem, const OperandOptions& options) {
@@ -214,6 +215,15 @@ std::vector<std::int64_t> Operands<Problem>::integers(const TensorInfo& info, in
     return {own, own + elements_of(tensors_[info.id])};
   }
   std::vector<std::int64_t> values;
+  if (info.kind == TensorKind::kPlaces) {
+    // The last that a sequence can have, in rows one behind the other.
+    for (std::int64_t i = 0; i < elements_of(tensors_[info.id]); ++i) {
+      const std::int64_t length = extent_.lengths[idx(i / extent_.offsets)];
+      const bool is_row = info.id == TensorId::kCheckpointSlots;
+      values.push_back(is_row ? i : length / offset_grain(problem_) * offset_grain(problem_));
+    }
+    return values;
+  }
   if (info.kind == TensorKind::kParents) {
     for (std::int64_t n = 0; n < extent_.sequences(); ++n) {
       const auto drawn = draw_parents(options_.data, n, extent_.lengths[idx(n)]);

@@ -62,6 +62,8 @@ std::int64_t extent_of(const Problem& p, const Extent& extent, Axis axis) {
       return in_pool(p) ? extent.slots : extent.sequences();
     case Axis::kCheckpoints:
       return extent.checkpoints;
+    case Axis::kOffsets:
+      return extent.offsets;
     default:
       return own_extent(p, extent, axis);
   }
@@ -84,6 +86,7 @@ std::int64_t steps_of(const ConvProblem& p, const Extent& extent, TensorId id) {
 bool is_there(const GdnProblem&, const Extent& extent, TensorId id) {
   if (id == TensorId::kStateOut || id == TensorId::kConvStateOut) return extent.separate_out;
   if (id == TensorId::kHasInitialState) return extent.has_flags;
+  if (id == TensorId::kCheckpoints) return !extent.checkpoints_in_pool;
   return id != TensorId::kStateOutIndices || extent.write_indices;
 }
 bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {
@@ -96,6 +99,7 @@ bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {
     return extent.separate_out && p.states.has_initial;
   }
   if (id == TensorId::kStateOutIndices) return own_steps;
+  if (id == TensorId::kCheckpoints) return !extent.checkpoints_in_pool;
   return id != TensorId::kHasInitialState || extent.has_flags;
 }
 
@@ -174,6 +178,7 @@ std::int64_t bytes_moved(const Problem& p, const Extent& extent) {
       case TensorKind::kHeads:
       case TensorKind::kColumns:
       case TensorKind::kBounds:
+      case TensorKind::kPlaces:
         break;
       default:
         bytes += static_cast<std::int64_t>(bytes_of(set[info.id]));
@@ -184,6 +189,12 @@ std::int64_t bytes_moved(const Problem& p, const Extent& extent) {
 
 template <class Problem>
 void add_checkpoints(const Problem& p, Extent* extent) {
+  if (p.checkpoints == gdn::Checkpoints::kAt) {
+    if (extent->offsets == 0) extent->offsets = 1;
+    const std::int64_t rows = extent->sequences() * extent->offsets;
+    if (extent->checkpoints == 0) extent->checkpoints = rows;
+    return;
+  }
   if (extent->checkpoints != 0) return;
   for (const std::int64_t length : extent->lengths) {
     extent->checkpoints += checkpoints_of(p, length);

@@ -93,6 +93,13 @@ Padding padding_in_turn(const Problem& problem, std::size_t turn) {
   return all[turn % std::size(all)];
 }
 
+// Whether a pool's launch, one of several, keeps checkpoints at offsets in the pool itself.
+template <class Problem>
+bool keeps_in_pool(const Problem& problem, std::size_t turn) {
+  return problem.states.location == gdn::StateLocation::kPool && problem.states.has_initial &&
+         problem.checkpoints == gdn::Checkpoints::kAt && turn % 2 == 1;
+}
+
 // The sizes of a launch.
 struct Extent {
   std::vector<std::int64_t> lengths{};  // of the sequences, in tokens; dense: all the same
@@ -100,7 +107,9 @@ struct Extent {
   std::int64_t columns = 0;             // of a state
   std::int64_t steps = 0;               // of a sequence, with stored_states every
   std::int64_t slots = 0;               // of the pool; not used with dense states
-  std::int64_t checkpoints = 0;         // in all
+  std::int64_t checkpoints = 0;         // in all, or rows of those at offsets
+  std::int64_t offsets = 0;             // of checkpoints, of each sequence
+  bool checkpoints_in_pool = false;     // they have no tensor of their own
   std::int64_t spare_tokens = 0;        // packed: of no sequence
   bool separate_out = false;            // new states go to a tensor of their own
   bool write_indices = false;           // to slots of their own; not used with dense states
@@ -115,6 +124,10 @@ template <class Problem>
 int decay_width(const Problem& p) {
   return gdn::has_axis(p, gdn::Axis::kDecayDim) ? p.key_dim : 1;
 }
+
+// What offsets of checkpoints are multiples of.
+inline std::int64_t offset_grain(const GdnProblem& p) { return p.checkpoint_every; }
+inline std::int64_t offset_grain(const gdn::ConvProblem&) { return 1; }
 
 // Columns of a state of the convolution in front.
 inline int conv_columns(const GdnProblem& p) {

@@ -126,8 +126,14 @@ typedef struct CubineryPrefillArgs {
    * last; NULL: checkpoints is none */
   const DLTensor* checkpoints;
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
-   * none, or varlen is false */
+   * none, or checkpoints is at, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
+  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in; 0 or less: there
+   * is none; NULL: checkpoints is not at */
+  const DLTensor* checkpoint_offsets;
+  /* [N, K], index_dtype; the rows of checkpoints that they go to; negative or padding: there is
+   * none; NULL: checkpoints is not at */
+  const DLTensor* checkpoint_slots;
   /* the index that means that a row is padding, or, negative, that every negative one does;
    * state_location pool only; NULL: no index is padding */
   const int64_t* pad_slot_id;
@@ -150,7 +156,7 @@ typedef struct CubineryPrefillArgs {
 #define CUBINERY_PREFILL_ARGS_INIT                                                                \
   {                                                                                               \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0                     \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0         \
   }
 
 /* gdn::VerifyArgs. */
@@ -338,8 +344,14 @@ typedef struct CubineryConvArgs {
    * NULL: checkpoints is none */
   const DLTensor* checkpoints;
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
-   * none, or varlen is false */
+   * none, or checkpoints is at, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
+  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in; 0 or less: there
+   * is none; NULL: checkpoints is not at */
+  const DLTensor* checkpoint_offsets;
+  /* [N, K], index_dtype; the rows of checkpoints that they go to; negative or padding: there is
+   * none; NULL: checkpoints is not at */
+  const DLTensor* checkpoint_slots;
   /* the index that means that a row is padding, or, negative, that every negative one does;
    * state_location pool only; NULL: no index is padding */
   const int64_t* pad_slot_id;
@@ -360,8 +372,8 @@ typedef struct CubineryConvArgs {
 #define CUBINERY_CONV_ARGS_INIT                                                                   \
   {                                                                                               \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL,  \
-    0, 0                                                                                          \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL,  \
+    NULL, NULL, 0, 0                                                                              \
   }
 
 #ifdef __cplusplus

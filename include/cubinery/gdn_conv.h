@@ -69,10 +69,10 @@ struct ConvProblem {
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   // With states.store.  kEvery: the window after each of up to 16 tokens of a sequence is kept.
   StoredStates stored_states = StoredStates::kLast;
-  // States kept at every checkpoint_every tokens, besides the last.  Not with from_accepted or
-  // stored_states kEvery.
+  // States kept besides the last.  Not with from_accepted or stored_states kEvery.
   Checkpoints checkpoints = Checkpoints::kNone;
-  // Tokens from one to the next, 1 or more; a launch may have any multiple (used with checkpoints).
+  // Tokens from one to the next, 1 or more; a launch may have any multiple (used with checkpoints
+  // kBefore and kAfter).
   int checkpoint_every = 64;
   // ConvArgs::accepted says from where in its state a request goes on, after a verification, or
   // with stored_states kEvery from which of its states.  Needs has_initial and store.
@@ -177,11 +177,17 @@ struct ConvArgs {
   // checkpoint_every below.  Dense: the sequences follow each other.  Padding sequences that
   // are skipped or zeroed keep none.
   Tensor checkpoints{};
-  // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
-  // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
-  // touches no state and no checkpoint, and its outputs are filled with NaN.
+  // [N + 1], varlen with checkpoints kBefore or kAfter: sequence n's rows are
+  // checkpoint_cu_starts[n] to checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose
+  // range leaves the tensor, touches no state and no checkpoint, and its outputs are filled with
+  // NaN.
   Tensor checkpoint_cu_starts{};
+  // Checkpoints::kAt, [N, K] each: as in PrefillArgs, but any offset up to the sequence's length
+  // may be.
+  Tensor checkpoint_offsets{};
+  Tensor checkpoint_slots{};
   // Tokens from one checkpoint to the next: a multiple of the problem's.  Absent: the problem's.
+  // Without meaning with Checkpoints::kAt.
   std::optional<std::int64_t> checkpoint_every{};
 
   float scale = 1;  // split_qkv only: q is multiplied by it

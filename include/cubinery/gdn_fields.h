@@ -56,11 +56,14 @@ using StatesOf = decltype(T::states);
 template <class T>
 constexpr auto state_dtype_fields(std::span<const DType> accepted = kFloats) {
   constexpr auto kPart = &T::states;
+  constexpr bool kHasCheckpoints = requires(T of) { of.checkpoints; };
   return field_table(
       fixed<kPart, &StatesOf<T>::dtype>("dtype of states as they are stored", accepted)
           .named("state_dtype"),
-      fixed<kPart, &StatesOf<T>::index_dtype>("dtype of state indices (state_location pool)",
-                                              kIntegers));
+      fixed<kPart, &StatesOf<T>::index_dtype>(
+          kHasCheckpoints ? "dtype of state indices (state_location pool) and checkpoint_slots"
+                          : "dtype of state indices (state_location pool)",
+          kIntegers));
 }
 
 template <class T>

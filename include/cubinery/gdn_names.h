@@ -34,10 +34,11 @@ struct EnumNames<gdn::TokenLayout> {
 template <>
 struct EnumNames<gdn::Checkpoints> {
   static constexpr const char* kType = "cubinery::gdn::Checkpoints";
-  static constexpr std::array<EnumName<gdn::Checkpoints>, 3> kNames{
+  static constexpr std::array<EnumName<gdn::Checkpoints>, 4> kNames{
       {{gdn::Checkpoints::kNone, "kNone", "none"},
        {gdn::Checkpoints::kBefore, "kBefore", "before"},
-       {gdn::Checkpoints::kAfter, "kAfter", "after"}}};
+       {gdn::Checkpoints::kAfter, "kAfter", "after"},
+       {gdn::Checkpoints::kAt, "kAt", "at"}}};
 };
 
 template <>

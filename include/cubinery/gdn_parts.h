@@ -42,7 +42,8 @@ struct States {
   // state_dtype: f32, bf16 or f16; rounded to nearest when stored.  Decode also keeps states in
   // f8e4m3 and f8e5m2: cubinery/gdn_decode.h says what that costs.
   DType dtype = DType::kF32;
-  DType index_dtype = DType::kI32;                 // of indices: i32 or i64 (StateLocation::kPool)
+  // Of indices and slots: i32 or i64 (StateLocation::kPool, Checkpoints::kAt).
+  DType index_dtype = DType::kI32;
   StateLayout layout = StateLayout::kVK;           // state_layout
   StateLocation location = StateLocation::kDense;  // state_location
   bool has_initial = true;  // has_initial_state; false: every sequence starts from zero

@@ -50,8 +50,9 @@ struct PrefillProblem {
   bool varlen = false;                   // packed sequences, their bounds in cu_seqlens
   DType cu_seqlens_dtype = DType::kI32;  // cu_seqlens, checkpoint_cu_starts: i32 or i64 (varlen)
   Checkpoints checkpoints = Checkpoints::kNone;
-  // Tokens from one to the next, a multiple of 16; a launch may have any multiple of it.  Kernels
-  // whose chunks do not divide it cannot serve (used with checkpoints).
+  // Tokens from one to the next, or what offsets are multiples of (kAt): a multiple of 16; a launch
+  // may have any multiple of it.  Kernels whose chunks do not divide it cannot serve (used with
+  // checkpoints).
   int checkpoint_every = 64;
 
   // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
@@ -126,10 +127,24 @@ struct PrefillArgs {
   // below.  Dense: the sequences follow each other.  Padding sequences that are skipped or
   // zeroed keep none.
   Tensor checkpoints{};
-  // [N + 1], varlen with checkpoints: sequence n's rows are checkpoint_cu_starts[n] to
-  // checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose range leaves the tensor,
-  // touches no state and no checkpoint, and its output is filled with NaN.
+  // [N + 1], varlen with checkpoints kBefore or kAfter: sequence n's rows are
+  // checkpoint_cu_starts[n] to checkpoint_cu_starts[n + 1] - 1.  A sequence that has more, or whose
+  // range leaves the tensor, touches no state and no checkpoint, and its output is filled with NaN.
   Tensor checkpoint_cu_starts{};
+
+  // Checkpoints::kAt: each sequence has up to K checkpoints, 1 or more, and each goes to the row of
+  // `checkpoints` that the launch names.  These are then states [slots, heads, ...] of any array,
+  // `state` or `state_out` too; that no row is one that another sequence reads or writes in the
+  // same launch, and none is named twice, is the caller's to see.
+  //   checkpoint_offsets  [N, K], i32: tokens of the sequence that the state has taken in, from its
+  //                       first of this launch on: a multiple of checkpoint_every, at most the
+  //                       sequence's length.  0 or less: there is none.
+  //   checkpoint_slots    [N, K], of states.index_dtype: the row.  Negative, or pad_slot_id: there
+  //                       is none.
+  // A sequence with another offset, or a row behind the last, touches no state and no checkpoint,
+  // and its output is filled with NaN.
+  Tensor checkpoint_offsets{};
+  Tensor checkpoint_slots{};
 
   // Tokens from one checkpoint to the next: a multiple of the problem's.  Absent: the problem's.
   std::optional<std::int64_t> checkpoint_every{};

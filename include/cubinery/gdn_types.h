@@ -23,12 +23,13 @@ enum class TokenLayout : int {
   kBHTD,  // [B, heads, T, dim]; packed [heads, total, dim]
 };
 
-// Which states a prefill or a convolution keeps besides the last one, at every N tokens of a
-// sequence (checkpoint_every).
+// Which states a prefill or a convolution keeps besides the last one: at every N tokens of a
+// sequence (checkpoint_every), or where the launch says.
 enum class Checkpoints : int {
   kNone,
   kBefore,  // the state before tokens 0, N, 2N, ... (FLA's h, with N the chunk size)
   kAfter,   // the state after N, 2N, ... tokens, none after a rest of fewer (FlashInfer)
+  kAt,      // the states after as many tokens as checkpoint_offsets says, each in a row of its own
 };
 
 // How many decays a token and head has.

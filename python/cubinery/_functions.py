@@ -186,6 +186,8 @@ def gdn_prefill(
     has_initial_state: Any = None,
     checkpoints: Any = None,
     checkpoint_cu_starts: Any = None,
+    checkpoint_offsets: Any = None,
+    checkpoint_slots: Any = None,
     pad_slot_id: int | None = None,
     zero_padding: bool = False,
     scratch_slot: int | None = None,
@@ -232,6 +234,10 @@ def gdn_prefill(
             do.
         checkpoints: [checkpoints, heads, rows, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
+        checkpoint_offsets: [N, K]; tokens of the sequence that each of its checkpoints has taken
+            in; 0 or less: there is none.
+        checkpoint_slots: [N, K]; the rows of checkpoints that they go to; negative or padding:
+            there is none.
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
             one does; state_location pool only; None: no index is padding.
         zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
@@ -255,8 +261,9 @@ def gdn_prefill(
             without beta, else "given".
         use_qk_l2norm: normalise q and k in the kernel.
         checkpoint_mode: "none"; "before": states before tokens 0, N, 2N... are kept; "after": those
-            after tokens N, 2N...
-        checkpoint_every: tokens from one checkpoint to the next; a multiple of 16.
+            after tokens N, 2N...; "at": those after as many tokens as checkpoint_offsets says.
+        checkpoint_every: tokens from one checkpoint to the next, or what offsets are multiples of;
+            a multiple of 16.
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
@@ -283,7 +290,8 @@ def gdn_prefill(
         dtype_or("A_log", A_log, "f32"),
         dtype_or("dt_bias", dt_bias, "f32"),
         *_rules.states(
-            "f32", state, state_out, state_indices, state_out_indices, store_state, checkpoints
+            "f32", state, state_out, state_indices, state_out_indices, store_state, checkpoints,
+            checkpoint_slots
         ),
         dtype_or("cu_seqlens", cu_seqlens, "i32"),
         token_layout,
@@ -305,10 +313,10 @@ def gdn_prefill(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
         has_initial_state=has_initial_state, checkpoints=checkpoints,
-        checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
-        zero_padding=zero_padding, scratch_slot=scratch_slot, checkpoint_every=checkpoint_every,
-        scale=scale, lower_bound=lower_bound, max_seqlen=max_seqlen, workspace=workspace,
-        stream=stream,
+        checkpoint_cu_starts=checkpoint_cu_starts, checkpoint_offsets=checkpoint_offsets,
+        checkpoint_slots=checkpoint_slots, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
+        scratch_slot=scratch_slot, checkpoint_every=checkpoint_every, scale=scale,
+        lower_bound=lower_bound, max_seqlen=max_seqlen, workspace=workspace, stream=stream,
     )  # fmt: skip
 
 
@@ -501,6 +509,8 @@ def gdn_conv(
     state_out_indices: Any = None,
     checkpoints: Any = None,
     checkpoint_cu_starts: Any = None,
+    checkpoint_offsets: Any = None,
+    checkpoint_slots: Any = None,
     pad_slot_id: int | None = None,
     zero_padding: bool = False,
     scratch_slot: int | None = None,
@@ -555,6 +565,10 @@ def gdn_conv(
         state_out_indices: [N]; the slots to write; None: those that are read.
         checkpoints: [checkpoints, channels, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
+        checkpoint_offsets: [N, K]; tokens of the sequence that each of its checkpoints has taken
+            in; 0 or less: there is none.
+        checkpoint_slots: [N, K]; the rows of checkpoints that they go to; negative or padding:
+            there is none.
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
             one does; state_location pool only; None: no index is padding.
         zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
@@ -575,8 +589,8 @@ def gdn_conv(
         stored_states: new states are those after a sequence's last token (last) or after each of up
             to 16 tokens (every).
         checkpoint_mode: "none"; "before": states before tokens 0, N, 2N... are kept; "after": those
-            after tokens N, 2N...
-        checkpoint_every: tokens from one checkpoint to the next.
+            after tokens N, 2N...; "at": those after as many tokens as checkpoint_offsets says.
+        checkpoint_every: tokens from one checkpoint to the next; without meaning for "at".
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
         stream: a cudaStream_t as a number; None: the library's current one.
@@ -602,7 +616,8 @@ def gdn_conv(
         dtype_or("A_log", A_log, "f32"),
         dtype_or("dt_bias", dt_bias, "f32"),
         *_rules.states(
-            "bf16", state, state_out, state_indices, state_out_indices, store_state, checkpoints
+            "bf16", state, state_out, state_indices, state_out_indices, store_state, checkpoints,
+            checkpoint_slots
         ),
         dtype_or("cu_seqlens", cu_seqlens, "i32"),
         cu_seqlens is not None,
@@ -626,8 +641,9 @@ def gdn_conv(
         x, weight, bias, y=y, q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, g=g, beta=beta,
         cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted, state=state,
         state_out=state_out, state_indices=state_indices, state_out_indices=state_out_indices,
-        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts, pad_slot_id=pad_slot_id,
-        zero_padding=zero_padding, scratch_slot=scratch_slot, checkpoint_every=checkpoint_every,
-        scale=scale, max_seqlen=max_seqlen, stream=stream,
+        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
+        checkpoint_offsets=checkpoint_offsets, checkpoint_slots=checkpoint_slots,
+        pad_slot_id=pad_slot_id, zero_padding=zero_padding, scratch_slot=scratch_slot,
+        checkpoint_every=checkpoint_every, scale=scale, max_seqlen=max_seqlen, stream=stream,
     )  # fmt: skip
     return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

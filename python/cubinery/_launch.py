@@ -149,6 +149,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         has_initial_state: Any = None,
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
+        checkpoint_offsets: Any = None,
+        checkpoint_slots: Any = None,
         pad_slot_id: int | None = None,
         zero_padding: bool = False,
         scratch_slot: int | None = None,
@@ -193,7 +195,11 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             checkpoints: [checkpoints, heads, rows, columns], state_dtype; written; states that are
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
-                begin; None: checkpoints is none, or varlen is false.
+                begin; None: checkpoints is none, or checkpoints is at, or varlen is false.
+            checkpoint_offsets: [N, K], i32; tokens of the sequence that each of its checkpoints has
+                taken in; 0 or less: there is none; None: checkpoints is not at.
+            checkpoint_slots: [N, K], index_dtype; the rows of checkpoints that they go to; negative
+                or padding: there is none; None: checkpoints is not at.
             pad_slot_id: the index that means that a row is padding, or, negative, that every
                 negative one does; state_location pool only; None: no index is padding.
             zero_padding: outputs of rows of padding are set to zero, not left alone; needs
@@ -226,8 +232,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
             state_out, state_indices, state_out_indices, cu_seqlens, has_initial_state, checkpoints,
-            checkpoint_cu_starts, pad_slot_id, zero_padding, scratch_slot, checkpoint_every, scale,
-            lower_bound, max_seqlen or 0, enable_pdl,
+            checkpoint_cu_starts, checkpoint_offsets, checkpoint_slots, pad_slot_id, zero_padding,
+            scratch_slot, checkpoint_every, scale, lower_bound, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
         return out
 
@@ -466,6 +472,8 @@ class ConvLaunch(Operator[ConvProblem]):
         state_out_indices: Any = None,
         checkpoints: Any = None,
         checkpoint_cu_starts: Any = None,
+        checkpoint_offsets: Any = None,
+        checkpoint_slots: Any = None,
         pad_slot_id: int | None = None,
         zero_padding: bool = False,
         scratch_slot: int | None = None,
@@ -518,7 +526,11 @@ class ConvLaunch(Operator[ConvProblem]):
             checkpoints: [checkpoints, channels, columns], state_dtype; written; states that are
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
-                begin; None: checkpoints is none, or varlen is false.
+                begin; None: checkpoints is none, or checkpoints is at, or varlen is false.
+            checkpoint_offsets: [N, K], i32; tokens of the sequence that each of its checkpoints has
+                taken in; 0 or less: there is none; None: checkpoints is not at.
+            checkpoint_slots: [N, K], index_dtype; the rows of checkpoints that they go to; negative
+                or padding: there is none; None: checkpoints is not at.
             pad_slot_id: the index that means that a row is padding, or, negative, that every
                 negative one does; state_location pool only; None: no index is padding.
             zero_padding: outputs of rows of padding are set to zero, not left alone; needs
@@ -541,8 +553,9 @@ class ConvLaunch(Operator[ConvProblem]):
         _core.operator_launch(
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
             cu_seqlens, has_initial_state, accepted, state, state_out, state_indices,
-            state_out_indices, checkpoints, checkpoint_cu_starts, pad_slot_id, zero_padding,
-            scratch_slot, checkpoint_every, scale, max_seqlen or 0, enable_pdl,
+            state_out_indices, checkpoints, checkpoint_cu_starts, checkpoint_offsets,
+            checkpoint_slots, pad_slot_id, zero_padding, scratch_slot, checkpoint_every, scale,
+            max_seqlen or 0, enable_pdl,
         )  # fmt: skip
 
     def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:

@@ -147,7 +147,7 @@ def draft_tokens(draft_tokens: int | None = None) -> int:
 @infers("checkpoints")
 def checkpoint_mode(checkpoint_mode: Checkpoints = "none") -> str:
     """checkpoint_mode: "none"; "before": states before tokens 0, N, 2N... are kept; "after": those
-    after tokens N, 2N..."""
+    after tokens N, 2N...; "at": those after as many tokens as checkpoint_offsets says."""
     if checkpoint_mode not in _CHECKPOINT_MODES:  # the problem calls it otherwise
         refuse("checkpoint_mode", checkpoint_mode, ", ".join(map(repr, _CHECKPOINT_MODES)))
     return checkpoint_mode
@@ -158,13 +158,14 @@ _LONGEST_CHUNK, _SHORTEST_CHUNK = 64, 16  # tokens
 
 @infers("checkpoint_every", op="gdn_conv")
 def window_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
-    """checkpoint_every: tokens from one checkpoint to the next."""
+    """checkpoint_every: tokens from one checkpoint to the next; without meaning for "at"."""
     return ConvProblem.checkpoint_every if checkpoints is None else 1  # launches have multiples
 
 
 @infers("checkpoint_every")
 def checkpoint_grain(checkpoints: Any, checkpoint_every: int = 64) -> int:
-    """checkpoint_every: tokens from one checkpoint to the next; a multiple of 16."""
+    """checkpoint_every: tokens from one checkpoint to the next, or what offsets are multiples of; a
+    multiple of 16."""
     if checkpoints is None:
         return _LONGEST_CHUNK  # the default
     # One problem, whose kernels suit them all, for the strides that a chunk of this size divides.
@@ -205,6 +206,7 @@ def states(
     state_out_indices: Any,
     store_state: bool = True,
     checkpoints: Any = None,
+    checkpoint_slots: Any = None,
 ) -> tuple[Any, ...]:
     """store_state: False: new states are not kept."""
     if state_out is not None and not store_state:
@@ -218,9 +220,10 @@ def states(
     for name, why in why_no_indices.items():
         if why and indices[name] is not None:
             raise InvalidArgumentError(f"{name}: given; accepted: None, {why}")
+    named = ("checkpoint_slots", checkpoint_slots)
     return (
         dtype_or("state", checkpoints if kept is None else kept, state_dtype_default),
-        dtype_or("state_indices", state_indices, "i32"),
+        dtype_or(*(named if state_indices is None else ("state_indices", state_indices)), "i32"),
         "dense" if state_indices is None else "pool",
         state is not None,
         bool(store_state) and kept is not None,

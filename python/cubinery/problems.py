@@ -38,7 +38,7 @@ OutputNorm = Literal["none", "gated_rms", "sigmoid_gated_rms"]
 ConvActivation = Literal["none", "silu"]
 ConvStateLayout = Literal["columns", "channels"]
 TokenLayout = Literal["bthd", "bhtd"]
-Checkpoints = Literal["none", "before", "after"]
+Checkpoints = Literal["none", "before", "after", "at"]
 Segments = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
@@ -150,7 +150,7 @@ class PrefillProblem(Problem["Prefill"]):
         a_log_dtype: dtype of A_log (gate_mode computed).
         dt_bias_dtype: dtype of dt_bias (gate_mode computed).
         state_dtype: dtype of states as they are stored.
-        index_dtype: dtype of state indices (state_location pool).
+        index_dtype: dtype of state indices (state_location pool) and checkpoint_slots.
         cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
         token_layout: heads come after the tokens (bthd) or before them (bhtd).
         varlen: sequences are packed behind each other, their bounds in cu_seqlens.
@@ -169,10 +169,11 @@ class PrefillProblem(Problem["Prefill"]):
         use_qk_l2norm: normalise q and k in the kernel.
         has_initial_state: sequences start from a state, not from zero.
         store_state: new states are kept.
-        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
-            2N... (after); N is checkpoint_every.
-        checkpoint_every: tokens from one checkpoint to the next, a multiple of 16; launches may
-            have any multiple of it.
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before), after tokens N,
+            2N... (after), or after as many tokens as checkpoint_offsets says (at); N is
+            checkpoint_every.
+        checkpoint_every: tokens from one checkpoint to the next, or what offsets are multiples of
+            (at), a multiple of 16; launches may have any multiple of it.
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
@@ -395,7 +396,7 @@ class ConvProblem(Problem["Conv"]):
         a_log_dtype: dtype of A_log (gate_mode computed).
         dt_bias_dtype: dtype of dt_bias (gate_mode computed).
         state_dtype: dtype of states as they are stored.
-        index_dtype: dtype of state indices (state_location pool).
+        index_dtype: dtype of state indices (state_location pool) and checkpoint_slots.
         cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
         varlen: sequences are packed behind each other, their bounds in cu_seqlens.
         state_layout: of a state [channels, columns], columns are neighbours in memory (FLA,
@@ -417,10 +418,11 @@ class ConvProblem(Problem["Conv"]):
             goes on, or with stored_states every from which state; needs has_initial_state and
             store_state.
         accepted_dtype: dtype of accepted (from_accepted).
-        checkpoints: states are also kept from before tokens 0, N, 2N... (before) or after tokens N,
-            2N... (after); N is checkpoint_every.
+        checkpoints: states are also kept from before tokens 0, N, 2N... (before), after tokens N,
+            2N... (after), or after as many tokens as checkpoint_offsets says (at); N is
+            checkpoint_every.
         checkpoint_every: tokens from one checkpoint to the next; launches may have any multiple of
-            it.
+            it (before, after).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """

@@ -46,7 +46,8 @@ std::string_view axis_text(gdn::Axis axis, bool one_token, bool of_tokens) {
       {Axis::kStateRows, "rows"},  {Axis::kStateColumns, "columns"},
       {Axis::kColumns, "columns"}, {Axis::kChannels, "channels"},
       {Axis::kWidth, "width"},     {Axis::kCheckpoints, "checkpoints"},
-      {Axis::kLayers, "layers"},   {Axis::kWords, "32"}};
+      {Axis::kLayers, "layers"},   {Axis::kWords, "32"},
+      {Axis::kOffsets, "K"}};
   for (const auto& [which, text] : kTexts) {
     if (which == axis) return text;
   }
@@ -77,7 +78,7 @@ std::string_view access_text(gdn::Access access) {
 
 // Not inlined, as they come by the dozen, and a thread's stack may be small.
 template <class Problem>
-[[gnu::noinline]] TensorDescription described_tensor(const auto& spec) {
+[[gnu::noinline]] void add_tensor(const auto& spec, std::vector<TensorDescription>* to) {
   const gdn::TensorInfo& info = spec.info;
   constexpr bool kOneToken = !requires(const Problem& problem) { problem.varlen; };
   auto [shape, packed] = shape_texts(info.axes, kOneToken);
@@ -93,7 +94,7 @@ template <class Problem>
                            info.doc};
   std::apply([&](const auto&... all) { (tensor.absent_where.push_back(all.words), ...); },
              spec.absences);
-  return tensor;
+  to->push_back(std::move(tensor));
 }
 
 // `Of`: arguments, or a size.
@@ -111,9 +112,8 @@ template <class Problem>
 [[gnu::noinline]] ArgsDescription described_args() {
   using Args = gdn::ArgsOf<Problem>;
   ArgsDescription args;
-  std::apply(
-      [&](const auto&... all) { (args.tensors.push_back(described_tensor<Problem>(all)), ...); },
-      gdn::Tensors<Args>::kList);
+  std::apply([&](const auto&... all) { (add_tensor<Problem>(all, &args.tensors), ...); },
+             gdn::Tensors<Args>::kList);
   std::apply(
       [&](const auto&... all) { (args.numbers.push_back(described_number<Args>(all)), ...); },
       gdn::Numbers<Args>::kList);

@@ -100,4 +100,12 @@ struct StateParams {
   PaddingParams padding;
 };
 
+// Where checkpoints at chosen offsets go, of tensors [sequences, count].  That of the offsets is
+// apart.
+struct CheckpointSlots {
+  StridedVector slots;
+  long long offset_step, slot_step;  // from one checkpoint of a sequence to the next, in elements
+  int count;
+};
+
 }  // namespace cubinery

@@ -98,10 +98,12 @@ struct Worker {
   __device__ void store_checkpoints(const Columns& columns, const Sequence& sequence, int from,
                                     int to, const dev::ConvPlaces& places, const Kept& kept) const {
     if constexpr (kKey.checkpoints == gdn::Checkpoints::kNone) return;
+    if constexpr (dev::kAtOffsets<kKey>) {
+      return store_checkpoints_at(columns, sequence, from - sequence.first, to - sequence.first);
+    }
     constexpr bool kBefore = kKey.checkpoints == gdn::Checkpoints::kBefore;
     const auto place = [&](long long number) {
-      return dev::KeptState<kKey>{p.checkpoints.data, p.checkpoints.stride,
-                                  kept.checkpoints.first + number};
+      return checkpoint(kept.checkpoints.first + number);
     };
     if (kBefore && dev::all_lanes(from == sequence.first)) {
       Columns::copy(p, lane, places, place(0));
@@ -112,6 +114,22 @@ struct Worker {
     long long number = (from - sequence.first) / every + 1;
     for (; number * every <= last; ++number) {
       columns.store_next(place(number - (kBefore ? 0 : 1)), lane, static_cast<int>(number * every),
+                         [&](int t) { return row(sequence.batch, sequence.first + t); });
+    }
+  }
+
+  __device__ dev::KeptState<kKey> checkpoint(long long row) const {
+    return {p.checkpoints.data, p.checkpoints.stride, row};
+  }
+
+  // Those at offsets: of the states behind tokens from ... to - 1 of the sequence.
+  __device__ void store_checkpoints_at(const Columns& columns, const Sequence& sequence, int from,
+                                       int to) const {
+#pragma unroll 1
+    for (int i = 0; i < p.checkpoint_slots.count; ++i) {
+      const dev::CheckpointAt at = dev::checkpoint_at<kKey>(p, sequence.n, i);
+      if (at.tokens <= from || at.tokens > to) continue;
+      columns.store_next(checkpoint(at.slot), lane, at.tokens,
                          [&](int t) { return row(sequence.batch, sequence.first + t); });
     }
   }

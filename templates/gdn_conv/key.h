@@ -195,11 +195,14 @@ struct GdnConvParams : ConvInputs {
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> g, beta;
   bool by_sequence;  // packed: a run is a sequence; `run` tokens are what each has of the gates
-  StateSteps steps;  // stored_states every
-  int draft_tokens;  // likewise: of a sequence
+  union {
+    StateSteps steps;                  // stored_states every
+    CheckpointSlots checkpoint_slots;  // checkpoints at offsets, which that has none of
+  };
+  int draft_tokens;  // stored_states every: of a sequence
   WrittenConvStates checkpoints;
-  int checkpoint_every;                // tokens
-  StridedVector checkpoint_cu_starts;  // packed
+  int checkpoint_every;                // tokens; with checkpoints at offsets 1
+  StridedVector checkpoint_cu_starts;  // packed; with checkpoints at offsets, these
 };
 
 }  // namespace cubinery

@@ -100,9 +100,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
   }
   if constexpr (kKey.segments) {
     if (unit.role == Role::kChain) return run_chain(p, unit, segment);
-    keep(destination_of(p, unit, segment, slots), unit);
+    keep(destination_of(p, unit, segment, slots), unit, checkpoints);
   } else {
-    keep(destination_of_sequence(p, unit, slots), unit);
+    keep(destination_of_sequence(p, unit, slots), unit, checkpoints);
   }
   if constexpr (kKey.wgmma) prepare_span_by_wgmma(p, unit);
   if constexpr (producers(kKey) > 0) {
@@ -122,4 +122,5 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
   } else if (to.state != nullptr && computes()) {
     store_sequence_state(state, to, unit);
   }
+  if (dev::kAtOffsets<kKey> && computes()) store_other_checkpoints(p);
 }

@@ -90,9 +90,14 @@ constexpr int producer_bytes(const GdnPrefillScanKey& key) {
          2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + norms * 6 * vector);
 }
 // Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
-// lie, and where its last state goes.
+// lie, its checkpoints at offsets, and where its last state goes.
 constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
-constexpr int kept_bytes(const GdnPrefillScanKey& key) { return plan_bytes(key) + 24; }
+constexpr int offset_bytes(const GdnPrefillScanKey& key) {
+  return key.checkpoints == gdn::Checkpoints::kAt ? 24 : 0;
+}
+constexpr int kept_bytes(const GdnPrefillScanKey& key) {
+  return plan_bytes(key) + offset_bytes(key) + 24;
+}
 
 // The same memory while states are carried (common/chunk/segments.h).  With wgmma D, N, of the
 // block's columns, the decay, three barriers, and a word for each warp, an even number: what is
@@ -183,7 +188,7 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     // Compilers spill registers for others.
     if (key.states.dtype == DType::kBF16) return "makes_wy needs state_dtype = f32 or f16";
     if (key.checkpoints == gdn::Checkpoints::kBefore)
-      return "makes_wy needs checkpoints = none or after";
+      return "makes_wy needs checkpoints = none, after or at";
   }
   // Compilers spill registers for these.
   if (key.segments && key.key_dim > 128) return "segments need key_dim <= 128";
@@ -204,7 +209,7 @@ struct GdnPrefillScanParams {
   StateParams states;
   StridedVector has_initial;           // nullptr: all sequences have
   WrittenStates checkpoints;           // a slot for each checkpoint
-  StridedVector checkpoint_cu_starts;  // varlen
+  StridedVector checkpoint_cu_starts;  // varlen; with checkpoints at offsets, these
   StridedVector cu_seqlens;
   GateParams<TokenStrides> gates;  // with makes_wy
   float scale;                     // likewise
@@ -220,6 +225,7 @@ struct GdnPrefillScanParams {
   int checkpoint_every;  // tokens, a multiple of chunk_size
   int sequences;
   int heads;
+  CheckpointSlots checkpoint_slots;  // with checkpoints at offsets
 };
 
 }  // namespace cubinery

@@ -95,8 +95,7 @@ Status bind_places(const ConvBinder& bind, const ConvExtent& extent, const StepF
                                                {&stride, &no_step, &kept, &params->columns}));
     return check_no_overlap(name, checkpoints);
   };
-  return bind_checkpoints(bind, extent, bind_tensor, &params->checkpoint_cu_starts,
-                          &params->checkpoint_every);
+  return bind_checkpoints(bind, extent, bind_tensor, true, params);
 }
 
 Status bind_conv_scale(const ConvProblem& problem, float scale, GdnConvParams* params) {

@@ -151,8 +151,9 @@ bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
     if (has_long_window(key) && key.states.layout == ConvStateLayout::kColumns) return;
     is_so &= states_in_vectors(lane, key.states, data, stride, step, p.columns);
   };
-  if (key.states.has_initial) add_states(p.read, p.read_stride, p.steps.read_state);
-  if (key.states.store) add_states(p.written, p.written_stride, p.steps.written_state);
+  const bool every = stores_every(key);
+  if (key.states.has_initial) add_states(p.read, p.read_stride, every ? p.steps.read_state : 0);
+  if (key.states.store) add_states(p.written, p.written_stride, every ? p.steps.written_state : 0);
   if (key.checkpoints != Checkpoints::kNone) {
     add_states(p.checkpoints.data, p.checkpoints.stride, 0);
   }

@@ -47,7 +47,7 @@ Status check_checkpoints(const ConvProblem& problem) {
   };
   if (stores_every(problem)) return refused("stored_states = every");
   if (problem.from_accepted) return refused("from_accepted");
-  if (problem.checkpoint_every >= 1) return {};
+  if (problem.checkpoint_every >= 1 || problem.checkpoints == Checkpoints::kAt) return {};
   return bad_field(kConvOp, "checkpoint_every", value_text(problem.checkpoint_every), "1 and more");
 }
 

@@ -68,10 +68,12 @@ struct Fields<gdn::ConvProblem> {
           "store_state"),
       fixed<&P::accepted_dtype>("dtype of accepted (from_accepted)", gdn::kIntegers),
       fixed<&P::checkpoints>(
-          "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
-          "2N... (after); N is checkpoint_every"),
+          "states are also kept from before tokens 0, N, 2N... (before), after tokens N, 2N... "
+          "(after), or after as many tokens as checkpoint_offsets says (at); N is "
+          "checkpoint_every"),
       fixed<&P::checkpoint_every>(
-          "tokens from one checkpoint to the next; launches may have any multiple of it"),
+          "tokens from one checkpoint to the next; launches may have any multiple of it (before, "
+          "after)"),
       gdn::batch_invariant_field<P>());
   static constexpr std::string_view kOutline[] = {"dtype", "width", "split_qkv", "use_qk_l2norm",
                                                   "varlen"};
@@ -156,7 +158,8 @@ inline constexpr auto kCheckpoints = spec(
 inline constexpr auto kAll = std::make_tuple(
     tensors::kX, kWeight, kBias, kY, kQ, kK, kV, kA, kB, kALog, kDtBias, kG, kBeta,
     tensors::kCuSeqlens, tensors::kHasInitialState, tensors::kAccepted, kState, kStateOut,
-    tensors::kStateIndices, tensors::kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts);
+    tensors::kStateIndices, tensors::kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts,
+    tensors::kCheckpointOffsets, tensors::kCheckpointSlots);
 
 }  // namespace conv_tensors
 

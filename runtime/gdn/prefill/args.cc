@@ -50,8 +50,7 @@ Status bind_prefill(const PrefillProblem& problem, const PrefillArgs& args,
     return bind_written_states(Binder<PrefillArgs>::kName<TensorId::kCheckpoints>, args.checkpoints,
                                rows, state_form(problem), &scan.checkpoints);
   };
-  CUBINERY_RETURN_IF_ERROR(bind_checkpoints(bind, extent, bind_tensor, &scan.checkpoint_cu_starts,
-                                            &scan.checkpoint_every));
+  CUBINERY_RETURN_IF_ERROR(bind_checkpoints(bind, extent, bind_tensor, false, &scan));
   chunks.heads = scan.heads = problem.heads.count();
   chunks.tokens = scan.tokens = extent.tokens;
   chunks.sequences = scan.sequences = static_cast<int>(extent.sequences);

@@ -35,11 +35,12 @@ struct Fields<gdn::PrefillProblem> {
       fixed<&P::varlen>("sequences are packed behind each other, their bounds in cu_seqlens"),
       gdn::mode_fields<P>(),
       fixed<&P::checkpoints>(
-          "states are also kept from before tokens 0, N, 2N... (before) or after tokens N, "
-          "2N... (after); N is checkpoint_every"),
-      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next, a multiple of 16; "
-                                  "launches may have any multiple "
-                                  "of it"),
+          "states are also kept from before tokens 0, N, 2N... (before), after tokens N, 2N... "
+          "(after), or after as many tokens as checkpoint_offsets says (at); N is "
+          "checkpoint_every"),
+      fixed<&P::checkpoint_every>("tokens from one checkpoint to the next, or what offsets are "
+                                  "multiples of (at), a multiple of 16; launches may have any "
+                                  "multiple of it"),
       fixed<&P::segments>(
           "long sequences are cut into segments that run side by side: where that is faster "
           "(auto), never, or always; with batch_invariant, auto means never"),

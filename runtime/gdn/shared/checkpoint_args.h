@@ -1,10 +1,11 @@
-// What the arguments of operators have in common that keep states at multiples of so many tokens:
-// prefill, conv.
+// What the arguments of operators have in common that keep states besides the last, at multiples of
+// so many tokens or where the launch says: prefill, conv.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 
@@ -13,11 +14,12 @@
 
 namespace cubinery::gdn {
 
-// How many checkpoints a sequence of so many tokens has.
+// How many checkpoints a sequence of so many tokens has, by the problem alone: none at offsets.
 inline std::int64_t checkpoints_of(Checkpoints checkpoints, std::int64_t every,
                                    std::int64_t tokens) {
   switch (checkpoints) {
     case Checkpoints::kNone:
+    case Checkpoints::kAt:
       return 0;
     case Checkpoints::kBefore:
       return tokens / every + (tokens % every != 0 ? 1 : 0);
@@ -48,22 +50,61 @@ Status bind_checkpoint_every(const Problem& problem, std::optional<std::int64_t>
   return {};
 }
 
-// checkpoints, by bind_tensor(rows dimension), checkpoint_cu_starts and checkpoint_every.
-template <class Args, class BindTensor>
-Status bind_checkpoints(const Binder<Args>& bind, const LaunchExtent& extent,
-                        BindTensor bind_tensor, StridedVector* cu_starts, int* every) {
-  const Tensor& checkpoints = bind.args().checkpoints;
+// checkpoint_offsets or checkpoint_slots: of each sequence so many.
+template <TensorId kId, class Args>
+Status bind_places(const Binder<Args>& bind, std::int64_t count, StridedVector* places,
+                   long long* step) {
+  const auto [name, x] = bind.template named<kId>();
+  std::array<std::int64_t, 2> strides{};
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, bind.template type<kId>()));
   CUBINERY_RETURN_IF_ERROR(
-      bind_checkpoint_every(bind.problem(), bind.args().checkpoint_every, every));
+      check_shape(name, x, {bind.sequences(), {"K", count}}, ExtraDim::kNone, strides.data()));
+  *places = {.data = x.data, .stride = strides[0]};
+  *step = strides[1];
+  return {};
+}
+
+// checkpoint_offsets and checkpoint_slots, which both have at least one of each sequence.
+template <class Args, class Params>
+Status bind_offsets(const Binder<Args>& bind, Params* params) {
+  if (!bind.template is_due<TensorId::kCheckpointOffsets>()) {
+    return bind.template check_absent<TensorId::kCheckpointOffsets, TensorId::kCheckpointSlots>();
+  }
+  const Tensor& offsets = bind.args().checkpoint_offsets;
+  const std::int64_t count = std::max<std::int64_t>(offsets.rank == 2 ? offsets.shape[1] : 1, 1);
+  CheckpointSlots& slots = params->checkpoint_slots;
+  CUBINERY_RETURN_IF_ERROR(bind_places<TensorId::kCheckpointOffsets>(
+      bind, count, &params->checkpoint_cu_starts, &slots.offset_step));
+  CUBINERY_RETURN_IF_ERROR(
+      check_count(Binder<Args>::template kName<TensorId::kCheckpointOffsets>, "K", count, kMaxInt));
+  slots.count = static_cast<int>(count);
+  return bind_places<TensorId::kCheckpointSlots>(bind, count, &slots.slots, &slots.slot_step);
+}
+
+// checkpoints, by bind_tensor(rows dimension), where those of each sequence go, and
+// checkpoint_every.  `any_offset`: an offset need not be a multiple of that.
+template <class Args, class Params, class BindTensor>
+Status bind_checkpoints(const Binder<Args>& bind, const LaunchExtent& extent,
+                        BindTensor bind_tensor, bool any_offset, Params* params) {
+  const Checkpoints kind = bind.problem().checkpoints;
+  const Tensor& checkpoints = bind.args().checkpoints;
+  int* const every = &params->checkpoint_every;
+  if (kind == Checkpoints::kAt && any_offset) {
+    *every = 1;
+  } else {
+    CUBINERY_RETURN_IF_ERROR(
+        bind_checkpoint_every(bind.problem(), bind.args().checkpoint_every, every));
+  }
   CUBINERY_RETURN_IF_ERROR(bind.template check_absent<TensorId::kCheckpoints>());
   if (bind.template is_due<TensorId::kCheckpoints>()) {
-    const std::int64_t rows =
-        extent.varlen
-            ? std::max<std::int64_t>(checkpoints.shape[0], 0)
-            : extent.sequences * checkpoints_of(bind.problem().checkpoints, *every, extent.tokens);
+    const std::int64_t rows = extent.varlen || kind == Checkpoints::kAt
+                                  ? std::max<std::int64_t>(checkpoints.shape[0], 0)
+                                  : extent.sequences * checkpoints_of(kind, *every, extent.tokens);
     CUBINERY_RETURN_IF_ERROR(bind_tensor(Dim{"rows", rows}));
   }
-  return bind.template vector<TensorId::kCheckpointCuStarts>(cu_starts);
+  CUBINERY_RETURN_IF_ERROR(
+      bind.template vector<TensorId::kCheckpointCuStarts>(&params->checkpoint_cu_starts));
+  return bind_offsets(bind, params);
 }
 
 }  // namespace cubinery::gdn

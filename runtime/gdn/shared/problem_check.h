@@ -58,7 +58,11 @@ template <class Problem>
 Problem normalised_shared(Problem problem) {
   const Problem plain;
   problem.inputs = normalised(problem.inputs);
+  const DType index_dtype = problem.states.index_dtype;
   problem.states = normalised_slots(problem.states);
+  if constexpr (requires { problem.checkpoints; }) {  // that of checkpoint_slots, too
+    if (problem.checkpoints == Checkpoints::kAt) problem.states.index_dtype = index_dtype;
+  }
   if constexpr (requires { problem.varlen; }) {
     if (!problem.varlen) problem.cu_seqlens_dtype = plain.cu_seqlens_dtype;
   }

@@ -37,6 +37,8 @@ enum class TensorId : std::uint8_t {
   kStateOutIndices,
   kCheckpoints,
   kCheckpointCuStarts,
+  kCheckpointOffsets,
+  kCheckpointSlots,
   kParents,
   kZ,
   kNormWeight,
@@ -68,6 +70,7 @@ enum class TensorKind : std::uint8_t {
   kConvStates,
   kIndices,      // sequences: their states
   kCheckpoints,  // states, of as many rows as are kept
+  kPlaces,       // sequences: of the checkpoints of each, at which offset or in which row
   kParents,      // tokens: a number each
   kFlags,        // sequences
   kCounts,       // likewise
@@ -97,6 +100,7 @@ enum class Axis : std::uint8_t {
   kColumns,      // of a convolution's state
   kSlots,        // of the pool; dense: sequences
   kCheckpoints,  // rows
+  kOffsets,      // checkpoints of a sequence
   kLayers,
   kWords,  // of a layer's record
 };
@@ -371,6 +375,13 @@ inline constexpr auto kStateOutIndices = spec(
 
 inline constexpr Absence kNoCheckpoints{"checkpoints is none",
                                         CUBINERY_WHERE(p.checkpoints == Checkpoints::kNone)};
+inline constexpr Absence kAtOffsets{"checkpoints is at",
+                                    CUBINERY_WHERE(p.checkpoints == Checkpoints::kAt)};
+inline constexpr Absence kNotAtOffsets{"checkpoints is not at",
+                                       CUBINERY_WHERE(p.checkpoints != Checkpoints::kAt)};
+constexpr TensorInfo places(TensorId id, std::string_view type_field) {
+  return {id, TensorKind::kPlaces, {Axis::kSequences, Axis::kOffsets}, Access::kRead, type_field};
+}
 inline constexpr auto kCheckpoints =
     spec("states that are kept besides the last", CUBINERY_MEMBER(checkpoints),
          {TensorId::kCheckpoints,
@@ -382,7 +393,15 @@ inline constexpr auto kCheckpoints =
 inline constexpr auto kCheckpointCuStarts = spec(
     "where the checkpoints of each sequence begin", CUBINERY_MEMBER(checkpoint_cu_starts),
     vector(TensorId::kCheckpointCuStarts, TensorKind::kBounds, Axis::kBounds, "cu_seqlens_dtype"),
-    CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kDense);
+    CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kAtOffsets, kDense);
+inline constexpr auto kCheckpointOffsets = spec(
+    "tokens of the sequence that each of its checkpoints has taken in; 0 or less: there is none",
+    CUBINERY_MEMBER(checkpoint_offsets), places(TensorId::kCheckpointOffsets, "i32"),
+    [](const auto&) { return DType::kI32; }, kNotAtOffsets);
+inline constexpr auto kCheckpointSlots =
+    spec("the rows of checkpoints that they go to; negative or padding: there is none",
+         CUBINERY_MEMBER(checkpoint_slots), places(TensorId::kCheckpointSlots, "index_dtype"),
+         CUBINERY_TYPE(states.index_dtype), kNotAtOffsets);
 
 // Of requests that are verified.
 inline constexpr auto kAccepted = spec(
@@ -494,7 +513,8 @@ constexpr auto tensors_of_layer() {
                     layer_tensors());
 }
 constexpr auto checkpoint_tensors() {
-  return std::tuple{tensors::kCheckpoints, tensors::kCheckpointCuStarts};
+  return std::tuple{tensors::kCheckpoints, tensors::kCheckpointCuStarts,
+                    tensors::kCheckpointOffsets, tensors::kCheckpointSlots};
 }
 constexpr auto norm_tensors() { return std::tuple{tensors::kZ, tensors::kNormWeight}; }
 // Of the convolution in front of a decode step.
