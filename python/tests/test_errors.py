@@ -225,7 +225,7 @@ def test_functions_name_their_own_arguments(context):
         ({"output_dtype": "float16"}, "output_dtype = 'float16'; accepted: 'f32', 'bf16', 'f16'"),
         (
             {"checkpoint_mode": "all"},
-            "checkpoint_mode = 'all'; accepted: 'none', 'before', 'after'",
+            "checkpoint_mode = 'all'; accepted: 'none', 'before', 'after', 'at'",
         ),
     ):
         with pytest.raises(cubinery.InvalidArgumentError, match=message):

@@ -195,6 +195,33 @@ def test_a_stride_of_checkpoints_needs_no_kernel_of_its_own(context, prepared, g
         )
 
 
+def test_offsets_of_checkpoints_need_no_kernel_of_their_own(context, prepared, gpu):
+    """In the very pool of the launch, any number for each sequence."""
+    pool, indices = state(9), FakeArray(B, dtype="i32")
+    named = {"state": pool, "state_indices": indices, "checkpoints": pool, "checkpoint_mode": "at"}
+
+    def places(count, dtype="i32"):
+        return {
+            "checkpoint_offsets": FakeArray(B, count, dtype="i32"),
+            "checkpoint_slots": FakeArray(B, count, dtype=dtype),
+        }
+
+    for count in (1, 2, 7):
+        for every in (64, 128):
+            prefill(context, **named, **places(count), checkpoint_every=every)
+    assert [problem.checkpoint_every for problem in prepared] == [64]
+    assert [problem.index_dtype for problem in prepared] == ["i32"]
+    refused = cubinery.InvalidArgumentError
+    with pytest.raises(refused, match="checkpoint_slots has dtype i64; accepted: i32"):
+        prefill(context, **named, **places(1, "i64"))
+    with pytest.raises(refused, match="checkpoint_offsets is None"):
+        prefill(context, **{**named, **places(1), "checkpoint_offsets": None})
+    with pytest.raises(refused, match="checkpoint_slots is None"):
+        prefill(context, **{**named, **places(1), "checkpoint_slots": None})
+    with pytest.raises(refused, match="checkpoint_offsets is given; accepted: None"):
+        prefill(context, state=pool, state_indices=indices, **places(1))
+
+
 def test_a_stride_of_windows_needs_no_kernel_of_its_own(context, prepared, gpu):
     for every in (1, 3, 64, 100):
         conv(
@@ -242,6 +269,16 @@ def test_prefill_has_a_flag_for_each_sequence(context, prepared, gpu):
                 "checkpoint_every": 16,
             },
             {"checkpoints": "before", "checkpoint_every": 16, "state_dtype": "bf16"},
+        ),
+        (
+            (B, T),
+            {
+                "checkpoints": FakeArray(9, HV, D, D, dtype="bf16"),
+                "checkpoint_mode": "at",
+                "checkpoint_offsets": FakeArray(B, 2, dtype="i32"),
+                "checkpoint_slots": FakeArray(B, 2, dtype="i64"),
+            },
+            {"checkpoints": "at", "state_dtype": "bf16", "index_dtype": "i64"},
         ),
         ((B, T), {"segments": "never"}, {"segments": "never"}),
     ],
@@ -408,6 +445,19 @@ FLAGS = FakeArray(B, dtype="bool")
             {
                 **{"varlen": True, "cu_seqlens_dtype": "i64", "state_dtype": "f32"},
                 **{"checkpoints": "before", "checkpoint_every": 1, "whole_window": True},
+            },
+        ),
+        (
+            (B * T,),
+            {
+                **{"cu_seqlens": BOUNDS, "checkpoints": window(7, W, dtype="f32")},
+                **{"checkpoint_mode": "at", "checkpoint_slots": FakeArray(B, 1, dtype="i64")},
+                **{"checkpoint_offsets": FakeArray(B, 1, dtype="i32")},
+            },
+            {
+                **{"varlen": True, "cu_seqlens_dtype": "i64", "state_dtype": "f32"},
+                **{"checkpoints": "at", "checkpoint_every": 1, "whole_window": True},
+                **{"index_dtype": "i64"},
             },
         ),
     ],

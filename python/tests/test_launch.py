@@ -361,6 +361,25 @@ def test_a_convolution_takes_checkpoints_and_a_length(context, gpu):
         conv(*arrays, **named)
 
 
+def test_a_convolution_takes_offsets_of_checkpoints(context, gpu):
+    conv = context.prepare(dataclasses.replace(CONV, checkpoints="at"))
+    arrays, named = conv_arrays()
+    kept = {
+        "checkpoints": FakeArray(9, CHANNELS, 3, dtype="bf16"),
+        "checkpoint_offsets": FakeArray(B, 2, dtype="i32"),
+        "checkpoint_slots": FakeArray(B, 2, dtype=CONV.index_dtype),
+    }
+    conv(*arrays, **named, **kept)
+    assert gpu.launches == 1
+    for changed, message in (
+        ({"checkpoint_offsets": None}, "gdn_conv: checkpoint_offsets is None"),
+        ({"checkpoint_slots": FakeArray(B, 1, dtype="i32")}, r"\[\d+, 1\]; accepted: .*K = 2\]"),
+        ({"checkpoint_cu_starts": FakeArray(B + 1, dtype="i32")}, "checkpoints is at"),
+    ):
+        with pytest.raises(cubinery.InvalidArgumentError, match=message):
+            conv(*arrays, **named, **{**kept, **changed})
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -42,6 +42,8 @@ def test_prefill_fields_round_trip():
         varlen=True, token_layout="bhtd", checkpoints="after", checkpoint_every=32, segments="never"
     )
     assert cubinery.PrefillProblem.from_json(changed.to_json()) == changed
+    at = cubinery.PrefillProblem(checkpoints="at", index_dtype="i64")
+    assert cubinery.PrefillProblem.from_json(at.to_json()) == at
 
 
 def test_verify_fields_round_trip():

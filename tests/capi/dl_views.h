@@ -146,6 +146,8 @@ class DlViews {
   void set_checkpoints(const Args& args, Views* views) {
     views->checkpoints = of(args.checkpoints);
     views->checkpoint_cu_starts = of(args.checkpoint_cu_starts);
+    views->checkpoint_offsets = of(args.checkpoint_offsets);
+    views->checkpoint_slots = of(args.checkpoint_slots);
     if (args.checkpoint_every) {
       views->checkpoint_every = &integers_.emplace_back(*args.checkpoint_every);
     }

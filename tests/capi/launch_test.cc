@@ -247,6 +247,23 @@ struct FakeCheckpointConv : FakeConv {
   }
 };
 
+// Checkpoints at offsets.
+struct FakeOffsetsConv : FakeConv {
+  FakeOffsetsConv() : FakeConv(problem()) {}
+  static gdn::ConvProblem problem() {
+    gdn::ConvProblem problem = kPackedConv;
+    problem.checkpoints = gdn::Checkpoints::kAt;
+    return problem;
+  }
+  static gdn::ConvArgs args() {
+    gdn::ConvArgs args = FakeFlaggedConv::args();
+    args.checkpoints = args.state;
+    args.checkpoint_offsets = tensor(19, DType::kI32, {2, 4});
+    args.checkpoint_slots = tensor(20, problem().states.index_dtype, {2, 4});
+    return args;
+  }
+};
+
 // q, k, v, g and beta, with the number of accepted tokens of each request.
 struct FakeSplitConv : FakeConv {
   FakeSplitConv() : FakeConv(problem()) {}
@@ -484,6 +501,7 @@ TEST_CASE("AConvLaunchIsThatOfTheCppApi", "[cpu]") {
   check_conv_launch(FakeFlaggedConv());
   check_conv_launch(FakeSplitConv());
   check_conv_launch(FakeCheckpointConv());
+  check_conv_launch(FakeOffsetsConv());
 }
 
 TEST_CASE("AShorterStructOfAConvHasNoMore", "[cpu]") {
@@ -528,7 +546,7 @@ TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
         }) == "gdn_conv: weight is on device cuda:1; accepted: cuda:0");
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) == "gdn_conv: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 248; accepted: multiples of 8 up to 240, its size in this library");
+        "args->struct_size is 264; accepted: multiples of 8 up to 256, its size in this library");
   CHECK(bench.fake->launches.empty());
 }
 

@@ -114,6 +114,7 @@ TEST_CASE("StepsHaveCodeWhereOneRowIsOnItsWay", "[cpu]") {
   CHECK_FALSE(has_steps(Key{.varlen = true, .ahead = 1}));
   CHECK_FALSE(has_steps(Key{.stored_states = StoredStates::kEvery, .ahead = 1}));
   CHECK_FALSE(has_steps(Key{.checkpoints = Checkpoints::kAfter, .ahead = 1}));
+  CHECK_FALSE(has_steps(Key{.checkpoints = Checkpoints::kAt, .ahead = 1}));
 }
 
 TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
@@ -129,6 +130,7 @@ TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
   CHECK(registers(Key{.from_accepted = true}) == registers(Key{}) + 24);
   CHECK(registers(Key{.stored_states = StoredStates::kEvery}) == registers(Key{}) + 12 + 24);
   CHECK(registers(Key{.checkpoints = Checkpoints::kAfter}) == registers(Key{}) + 24);
+  CHECK(registers(Key{.checkpoints = Checkpoints::kAt}) == registers(Key{}) + 24);
   CHECK(registers(Key{.dtype = DType::kF32, .lane_channels = 4}) == 44 + 16 + 16);
   // Steps: taps, outputs and inputs, and for each sequence a row, 3 columns of bf16 and slots.
   const auto steps = [](int together, int lane_channels) {
@@ -215,6 +217,7 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
     });
   };
   CHECK(kept([](Key& key) { key.checkpoints = Checkpoints::kAfter; }) == "none");
+  CHECK(kept([](Key& key) { key.checkpoints = Checkpoints::kAt; }) == "none");
   CHECK(kept([](Key& key) { key.stored_states = StoredStates::kEvery; }) == "none");
   CHECK(kept([](Key& key) {
           key.stored_states = StoredStates::kEvery;
@@ -223,6 +226,10 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   CHECK(kept([](Key& key) {
           key.checkpoints = Checkpoints::kAfter;
           key.from_accepted = true;
+        }) == no_checkpoints);
+  CHECK(kept([](Key& key) {
+          key.checkpoints = Checkpoints::kAt;
+          key.stored_states = StoredStates::kEvery;
         }) == no_checkpoints);
   CHECK(kept([](Key& key) {
           key.checkpoints = Checkpoints::kBefore;

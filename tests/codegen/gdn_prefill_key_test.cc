@@ -151,7 +151,8 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_with_makers([](auto& key) { key.states.dtype = DType::kBF16; }) ==
         "makes_wy needs state_dtype = f32 or f16");
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kBefore; }) ==
-        "makes_wy needs checkpoints = none or after");
+        "makes_wy needs checkpoints = none, after or at");
+  CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kAt; }) == "none");
   // Kernels that are one have one key.
   CHECK(broken_with_wgmma([](auto& key) { key.inputs.use_qk_l2norm = true; }) ==
         "the inputs are of keys with makes_wy");

@@ -90,6 +90,8 @@ PrefillCase::PrefillCase(const GdnProblem& problem, const CaseShape& shape,
 GdnArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
   GdnArgs args = this->args();
   slice_states(&args, is_pool(problem()), first, count);
+  slice(&args.checkpoint_offsets, 0, first, count);
+  slice(&args.checkpoint_slots, 0, first, count);
   if (problem().varlen) {
     slice(&args.cu_seqlens, 0, first, count + 1);
     slice(&args.checkpoint_cu_starts, 0, first, count + 1);
@@ -97,6 +99,7 @@ GdnArgs PrefillCase::args(std::int64_t first, std::int64_t count) const {
   }
   for (Tensor* tensor : token_tensors(&args)) slice(tensor, 0, first, count);
   slice(&args.parents, 0, first, count);
+  if (args.checkpoint_offsets.present()) return args;
   const std::int64_t kept = checkpoints_of(problem(), length(0));
   slice(&args.checkpoints, 0, first * kept, count * kept);
   return args;

@@ -183,7 +183,8 @@ GdnMemory run(const Case& one, const typename Case::Operator& prepared) {
   return run(one, prepared, one.args());
 }
 
-// The operator on each path that computes the problem, by a default configuration.
+// The operator on each path that computes the problem, by its default configurations.
+std::vector<gdn::Prefill> on_every_path(const gdn::PrefillProblem& problem);
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem);
 std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem);
 

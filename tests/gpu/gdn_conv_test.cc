@@ -849,6 +849,90 @@ TEST_CASE("GdnConv.CheckpointsThatDoNotFit", "[gpu][conv][sanitize]") {
   expect_nan_tokens(data, conv, {TensorId::kCheckpointCuStarts, 0, -1}, 0, 4);
 }
 
+// Bit for bit what the reference has: inputs, so what the same states after every token would be.
+TEST_CASE("GdnConv.KeepsCheckpointsAtOffsets", "[gpu][conv][big][slow]") {
+  ConvProblem kept;
+  kept.checkpoints = gdn::Checkpoints::kAt;
+  std::vector<ConvProblem> problems = in_every_form(kept);
+  for (std::size_t i = 0; i < problems.size(); i += 2) {
+    problems[i].states.index_dtype = DType::kI64;
+  }
+  // States that are kept nowhere else.
+  for (const bool has_initial : {false, true}) {
+    kept.states.store = false;
+    kept.states.has_initial = has_initial;
+    problems.push_back(kept);
+    problems.push_back(packed(kept));
+  }
+  expect_right(problems);
+}
+
+// In many runs, of which each keeps its own.
+TEST_CASE("GdnConv.OffsetsOfLongSequences", "[gpu][conv][sanitize]") {
+  for (const bool varlen : {false, true}) {
+    for (const bool in_pool : {false, true}) {
+      for (const std::int64_t count : {1, 2, 7}) {
+        ConvProblem problem = pool();
+        problem.varlen = varlen;
+        problem.states.whole_window = count == 2;
+        problem.checkpoints = gdn::Checkpoints::kAt;
+        ConvCaseOptions options{.lengths = {1033, 1033, 1033},
+                                .channels = 64,
+                                .seed = seed(),
+                                .offsets = count,
+                                .checkpoints_in_pool = in_pool};
+        if (varlen) options.lengths = {1033, 0, 1, 2, 3, 700, 0, 16};
+        const ConvCase data(problem, options);
+        const gdn::Conv conv = prepare_for(data);
+        const Launched launched(data);
+        const GdnMemory first = launched.run(conv);
+        expect_good(data, first);
+        for (int i = 0; i < 5; ++i) CHECK(first_difference(launched.run(conv), first) == "");
+      }
+    }
+  }
+}
+
+// Of sequences by themselves, and where an index is padding.
+TEST_CASE("GdnConv.OffsetsOfShortSequences", "[gpu][conv][sanitize]") {
+  for (const bool varlen : {false, true}) {
+    for (const Padding& padding : every_padding(0)) {
+      ConvProblem problem = pool(with_gates(split()));
+      problem.varlen = varlen;
+      problem.checkpoints = gdn::Checkpoints::kAt;
+      ConvCaseOptions options{.lengths = {4, 4, 4, 4},
+                              .seed = seed(),
+                              .has_flags = true,
+                              .checkpoints_in_pool = true,
+                              .padding = padding,
+                              .padded = 2};
+      if (varlen) options.lengths = {5, 1, 2, 3, 0, 4};
+      const ConvCase data(problem, options);
+      expect_good(data, Launched(data).run(prepare_for(data)));
+    }
+  }
+}
+
+// Behind the sequence's end, or in a row behind the last one.
+TEST_CASE("GdnConv.OffsetsThatDoNotFit", "[gpu][conv][sanitize]") {
+  for (const bool in_pool : {false, true}) {
+    ConvProblem problem = packed(pool());
+    problem.checkpoints = gdn::Checkpoints::kAt;
+    // The third sequence has tokens 9 to 208, in many runs.
+    const ConvCase data(problem, {.lengths = {4, 5, 200, 3, 0},
+                                  .channels = 64,
+                                  .seed = seed(),
+                                  .tail = 2,
+                                  .offsets = 1,
+                                  .checkpoints_in_pool = in_pool});
+    const gdn::Conv conv = prepare_for(data);
+    for (const std::int64_t offset : {201, 1000, 1 << 30}) {
+      expect_nan_tokens(data, conv, {TensorId::kCheckpointOffsets, 2, offset}, 9, 209);
+    }
+    expect_nan_tokens(data, conv, {TensorId::kCheckpointOffsets, 0, 5}, 0, 4);
+  }
+}
+
 TEST_CASE("GdnConv.NonFiniteInputsStayInTheirSequence", "[gpu][conv]") {
   const ConvProblem problem = packed(pool(with_gates(split())));
   const ConvCase data(problem, {.lengths = {5, 40, 2, 130}, .seed = seed()});

@@ -234,7 +234,8 @@ void choose_modes(Random* random, PrefillProblem* p) {
   p->inputs.beta_mode =
       any_of(random, {BetaMode::kOne, BetaMode::kGiven, BetaMode::kLogit, BetaMode::kDoubledLogit});
   p->inputs.use_qk_l2norm = coin();
-  p->checkpoints = any_of(random, {Checkpoints::kNone, Checkpoints::kBefore, Checkpoints::kAfter});
+  p->checkpoints = any_of(
+      random, {Checkpoints::kNone, Checkpoints::kBefore, Checkpoints::kAfter, Checkpoints::kAt});
   p->checkpoint_every = static_cast<int>(16 * (1 + random->below(8)));
   p->batch_invariant = coin();
 }
@@ -280,6 +281,8 @@ AnyCase any_case(std::uint64_t number) {
   options.separate_out = p.states.store && random.below(2) != 0;
   options.write_indices =
       p.states.location == StateLocation::kPool && p.states.store && random.below(2) != 0;
+  options.offsets = 1 + random.below(3);
+  options.checkpoints_in_pool = keeps_in_pool(p, number);
   return any;
 }
 

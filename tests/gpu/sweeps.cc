@@ -212,6 +212,10 @@ void run_case(const PrefillProblem& problem, const CaseShape& shape, CaseOptions
   expect_good(PrefillCase(problem, shape, options), prefill, shape);
 }
 
+std::vector<gdn::Prefill> on_every_path(const PrefillProblem& problem) {
+  return by_defaults(problem);
+}
+
 std::vector<gdn::Verify> on_every_path(const gdn::VerifyProblem& problem) {
   return by_defaults(problem);
 }

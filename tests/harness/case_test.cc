@@ -2,6 +2,7 @@
 // reference in float, on the host.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -125,8 +126,31 @@ class HostPrefill {
     for (std::int64_t h = 0; h < p_.heads.count(); ++h) run_head(n, h, read, write);
   }
 
+  // Offset or slot of checkpoint `i` of a sequence.
+  static std::int64_t place(const Tensor& x, std::int64_t n, std::int64_t i) {
+    const std::int64_t at = n * x.strides[0] + i * x.strides[1];
+    return load_integer(x.dtype, static_cast<std::byte*>(x.data) + at * size_of(x.dtype));
+  }
+  // Calls f(offset, slot) for those that there are.
+  void for_each_offset(std::int64_t n,
+                       const std::function<void(std::int64_t, std::int64_t)>& f) const {
+    if (p_.checkpoints != Checkpoints::kAt) return;
+    for (std::int64_t i = 0; i < args_.checkpoint_offsets.shape[1]; ++i) {
+      const std::int64_t offset = place(args_.checkpoint_offsets, n, i);
+      const std::int64_t slot = place(args_.checkpoint_slots, n, i);
+      if (offset > 0 && slot >= 0 && !padded(slot)) f(offset, slot);
+    }
+  }
+
   // For its checkpoints.
   bool has_room(std::int64_t n) const {
+    bool fits = true;
+    for_each_offset(n, [&](std::int64_t offset, std::int64_t slot) {
+      const std::int64_t every = args_.checkpoint_every.value_or(p_.checkpoint_every);
+      fits &= offset % every == 0 && offset <= tokens(n).last - tokens(n).first &&
+              slot < args_.checkpoints.shape[0];
+    });
+    if (p_.checkpoints == Checkpoints::kAt) return fits;
     if (!args_.checkpoint_cu_starts.present()) return true;
     const std::int64_t first = integer(args_.checkpoint_cu_starts, n);
     const std::int64_t end = integer(args_.checkpoint_cu_starts, n + 1);
@@ -176,7 +200,7 @@ class HostPrefill {
       }
     }
     std::int64_t kept = 0;
-    if (p_.checkpoints != Checkpoints::kNone) {
+    if (p_.checkpoints != Checkpoints::kNone && p_.checkpoints != Checkpoints::kAt) {
       kept = p_.varlen ? integer(args_.checkpoint_cu_starts, n)
                        : n * checkpoints_of(p_, head.tokens());
     }
@@ -188,6 +212,9 @@ class HostPrefill {
       if (p_.checkpoints == Checkpoints::kAfter && (t + 1) % p_.checkpoint_every == 0) {
         put(args_.checkpoints, kept++, h, state);
       }
+      for_each_offset(n, [&](std::int64_t offset, std::int64_t slot) {
+        if (offset == t + 1) put(args_.checkpoints, slot, h, state);
+      });
       norm(n, h, tokens(n).first + t, o.data() + t * p_.value_dim);
       std::byte* to = row(args_.o, n, tokens(n).first + t, h);
       for (int d = 0; d < p_.value_dim; ++d) {
@@ -404,6 +431,79 @@ TEST_CASE("GdnCase.CheckpointsOfBothKinds", "[cpu]") {
       check_plays(problem);
       check_plays_with(problem, {.checkpoint_every = 4 * kChunk});
     }
+  }
+}
+
+TEST_CASE("GdnCase.CheckpointsAtOffsets", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    for (const std::int64_t count : {1, 2, 3}) {
+      PrefillProblem problem = test::tiny_prefill();
+      problem.varlen = varlen;
+      problem.checkpoints = Checkpoints::kAt;
+      problem.checkpoint_every = kChunk;
+      problem.states.index_dtype = varlen ? DType::kI64 : DType::kI32;
+      check_plays_with(problem, {.offsets = count});
+      check_plays_with(
+          problem,
+          {.placement = Placement::kUnaligned, .checkpoint_every = 2 * kChunk, .offsets = count});
+      problem.states.location = StateLocation::kPool;
+      check_plays(problem);
+      for (const Padding& padding : every_padding(0)) {
+        for (const bool elsewhere : {false, true}) {
+          check_plays_with(problem, {.separate_out = elsewhere,
+                                     .write_indices = count == 2,
+                                     .padding = padding,
+                                     .padded = 1,
+                                     .offsets = count,
+                                     .checkpoints_in_pool = true});
+        }
+      }
+    }
+  }
+}
+
+// Of three sequences the second has another offset or slot.
+TEST_CASE("GdnCase.OffsetsThatCannotBe", "[cpu]") {
+  PrefillProblem problem = test::tiny_prefill();
+  problem.checkpoints = Checkpoints::kAt;
+  problem.checkpoint_every = kChunk;
+  const CaseOptions good{
+      .offsets = 1, .checkpoint_offsets = {16, 32, 48}, .checkpoint_slots = {1, 2, 0}};
+  const GdnCase data(problem, uniform(3, 50), good);
+  struct Second {
+    std::int64_t offset, slot;
+    RowKind kind;
+  };
+  constexpr RowKind kBad = RowKind::kInvalid, kGood = RowKind::kComputed;
+  for (const Second& second :
+       {Second{8, 2, kBad}, Second{64, 2, kBad}, Second{32, 6, kBad}, Second{8, 100, kBad},
+        Second{0, 100, kGood}, Second{-8, 2, kGood}, Second{64, -1, kGood}, Second{48, 5, kGood}}) {
+    INFO(second.offset << " in " << second.slot);
+    CaseOptions options = good;
+    options.checkpoint_offsets[1] = second.offset;
+    options.checkpoint_slots[1] = second.slot;
+    const GdnCase one(problem, uniform(3, 50), options);
+    CHECK(one.row(0).kind == kGood);
+    CHECK(one.row(1).kind == second.kind);
+    CHECK(one.check(play(one)).ok());
+    GdnMemory other = play(data);  // another state is kept, or one that should not be
+    for (const TensorId tensor : {TensorId::kCheckpointOffsets, TensorId::kCheckpointSlots}) {
+      other[index_of(tensor)] = one.memory()[index_of(tensor)];
+    }
+    CHECK_FALSE(one.check(other).ok());
+  }
+}
+
+TEST_CASE("GdnCase.FindsWritesAroundOffsets", "[cpu]") {
+  PrefillProblem problem = test::tiny_prefill();
+  problem.checkpoints = Checkpoints::kAt;
+  problem.checkpoint_every = kChunk;
+  const GdnCase data(problem, uniform(2, 40), {.placement = Placement::kUnaligned});
+  const GdnMemory right = play(data);
+  REQUIRE(data.check(right).ok());
+  for (const TensorId tensor :
+       {TensorId::kCheckpoints, TensorId::kCheckpointOffsets, TensorId::kCheckpointSlots}) {
+    find_writes_around(data, right, info_of(tensor));
   }
 }
 
@@ -931,6 +1031,7 @@ TEST_CASE("GdnCase.FindsWritesAroundEveryTensor", "[cpu]") {
     for (const TensorInfo& info : kTensors) {
       // Parents below, the convolution's by themselves.
       if (info.id == TensorId::kParents || info.id >= TensorId::kX) continue;
+      if (info.kind == TensorKind::kPlaces) continue;  // they have a case of their own
       find_writes_around(data, right, info);
     }
     // Parents, of a tree that the prefill takes for the chain that it is.

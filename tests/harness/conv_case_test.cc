@@ -112,6 +112,7 @@ class HostConv {
       store_columns(out, row, t, c, &inputs[idx(t + 1)], columns);
     }
     if (p_.checkpoints == gdn::Checkpoints::kNone) return;
+    if (p_.checkpoints == gdn::Checkpoints::kAt) return store_at_offsets(n, c, columns, inputs);
     const bool before = p_.checkpoints == gdn::Checkpoints::kBefore;
     const std::int64_t every = args_.checkpoint_every.value_or(p_.checkpoint_every);
     const auto count = [&](std::int64_t length) {
@@ -121,6 +122,16 @@ class HostConv {
     for (std::int64_t behind = before ? 0 : every; before ? behind < tokens : behind <= tokens;
          behind += every) {
       store_columns(args_.checkpoints, row++, 0, c, &inputs[idx(behind)], columns);
+    }
+  }
+
+  void store_at_offsets(std::int64_t n, std::int64_t c, std::int64_t columns,
+                        const std::vector<float>& inputs) const {
+    for (std::int64_t i = 0; i < args_.checkpoint_offsets.shape[1]; ++i) {
+      const std::int64_t offset = index(args_.checkpoint_offsets, n, i);
+      const std::int64_t slot = index(args_.checkpoint_slots, n, i);
+      if (offset <= 0 || slot < 0 || is_pad(slot)) continue;
+      store_columns(args_.checkpoints, slot, 0, c, &inputs[idx(offset)], columns);
     }
   }
 
@@ -256,6 +267,19 @@ void add_kept(bool varlen, std::vector<ConvProblem>* problems) {
                          .checkpoints = checkpoints,
                          .checkpoint_every = 7});
   }
+  for (const bool whole_window : {false, true}) {
+    problems->push_back({.states = {.index_dtype = DType::kI64, .whole_window = whole_window},
+                         .varlen = varlen,
+                         .checkpoints = gdn::Checkpoints::kAt});
+    problems->push_back({.states = {.layout = gdn::ConvStateLayout::kChannels,
+                                    .location = StateLocation::kPool,
+                                    .whole_window = whole_window},
+                         .varlen = varlen,
+                         .checkpoints = gdn::Checkpoints::kAt});
+  }
+  problems->push_back({.states = {.has_initial = false, .store = false},
+                       .varlen = varlen,
+                       .checkpoints = gdn::Checkpoints::kAt});
 }
 
 std::vector<ConvProblem> all_kinds() {

@@ -368,6 +368,50 @@ TEST_CASE("StepsOfAPoolHaveIndices", "[cpu]") {
   }) == "gdn_conv: state_out_indices has shape [2, 5]; accepted: [B = 2]");
 }
 
+TEST_CASE("CheckpointsHaveOffsetsAndSlots", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    const ConvBench bench({.states = {.index_dtype = DType::kI64},
+                           .varlen = varlen,
+                           .checkpoints = Checkpoints::kAt});
+    ConvArgs args = bench.args();
+    args.checkpoints = Tensor::contiguous(address(23), DType::kBF16, {11, kChannels, 3});
+    args.checkpoint_offsets = Tensor::contiguous(address(24), DType::kI32, {2, 1});
+    args.checkpoint_offsets.strides[0] = 4;
+    args.checkpoint_slots = Tensor::contiguous(address(25), DType::kI64, {2, 1});
+    // Any offset may be, so strides mean nothing.
+    for (const std::int64_t every : {64, 7, 0}) {
+      args.checkpoint_every = every;
+      const GdnConvParams p = bench.launched(args);
+      CHECK((p.checkpoints.data == address(23) && p.checkpoints.slots == 11));
+      CHECK((p.checkpoint_cu_starts.data == address(24) && p.checkpoint_cu_starts.stride == 4));
+      const CheckpointSlots& at = p.checkpoint_slots;
+      CHECK((at.slots.data == address(25) && at.slots.stride == 1 && at.count == 1));
+      CHECK(p.checkpoint_every == 1);
+    }
+    const auto refused = [&](FunctionRef<void(ConvArgs&)> spoil) {
+      return bench.refusal([&](auto& a) {
+        a = args;
+        spoil(a);
+      });
+    };
+    const std::string n = varlen ? "N" : "B";
+    CHECK(refused([](auto& a) { a.checkpoints = {}; }) ==
+          "gdn_conv: checkpoints is missing; accepted: a tensor");
+    CHECK(refused([](auto& a) {
+            a.checkpoint_cu_starts = Tensor::contiguous(address(26), DType::kI32, {3});
+          }) == "gdn_conv: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is at");
+    CHECK(refused([](auto& a) { a.checkpoint_offsets = {}; }) ==
+          "gdn_conv: checkpoint_offsets is missing; accepted: a tensor");
+    CHECK(refused([](auto& a) { a.checkpoint_offsets.dtype = DType::kI64; }) ==
+          "gdn_conv: checkpoint_offsets has dtype i64; accepted: i32");
+    CHECK(refused([](auto& a) { a.checkpoint_slots.dtype = DType::kI32; }) ==
+          "gdn_conv: checkpoint_slots has dtype i32; accepted: i64");
+    CHECK(refused([](auto& a) {
+            a.checkpoint_slots.shape = {2, 2};
+          }) == "gdn_conv: checkpoint_slots has shape [2, 2]; accepted: [" + n + " = 2, K = 1]");
+  }
+}
+
 TEST_CASE("CheckpointsHaveRows", "[cpu]") {
   for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
     const ConvBench bench({.checkpoints = checkpoints, .checkpoint_every = 2});
@@ -775,6 +819,10 @@ TEST_CASE("TensorsThatAConvDoesNotUseAreRefused", "[cpu]") {
         given("checkpoints", "checkpoints is none"));
   CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.y; }) ==
         given("checkpoint_cu_starts", "checkpoints is none"));
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_offsets = a.y; }) ==
+        given("checkpoint_offsets", "checkpoints is not at"));
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_slots = a.y; }) ==
+        given("checkpoint_slots", "checkpoints is not at"));
   CHECK(ConvBench(split_problem()).refusal([](auto& a) { a.y = a.q; }) ==
         given("y", "split_qkv is true"));
   const ConvBench reader({.states = {.store = false}});

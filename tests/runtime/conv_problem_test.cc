@@ -184,6 +184,9 @@ TEST_CASE("CheckpointsAreOfSequencesThatKeepTheirLastState", "[cpu]") {
     CHECK(kept(Checkpoints::kAfter, [&](auto& p) { p.checkpoint_every = every; }) ==
           "gdn_conv: checkpoint_every = " + std::to_string(every) + "; accepted: 1 and more");
   }
+  CHECK(kept(Checkpoints::kAt, [](auto& p) { p.from_accepted = true; }) ==
+        "gdn_conv: checkpoints = at; accepted: none (with from_accepted there are none)");
+  CHECK(ConvProblem{.checkpoints = Checkpoints::kAt, .checkpoint_every = 0}.check().ok());
   CHECK(ConvProblem{.checkpoint_every = 0}.check().ok());
   CHECK(ConvProblem{.checkpoints = Checkpoints::kAfter, .checkpoint_every = 1}.check().ok());
   ConvProblem none{.stored_states = StoredStates::kEvery, .checkpoints = Checkpoints::kAfter};
@@ -212,10 +215,11 @@ TEST_CASE("EveryShapeHasValidConvKernels", "[cpu]") {
       if (std::any_of(keys.begin(), keys.end(), has_steps_key) == varlen) {
         FAIL_CHECK("steps of " << canonical(keys.front()));
       }
-      ConvProblem every = problem, kept = problem;
+      ConvProblem every = problem, kept = problem, at = problem;
       every.stored_states = StoredStates::kEvery;
       kept.checkpoints = Checkpoints::kAfter;
-      for (const ConvProblem& more : {every, kept}) {
+      at.checkpoints = Checkpoints::kAt;
+      for (const ConvProblem& more : {every, kept, at}) {
         if (!more.check().ok()) FAIL_CHECK("check");
         if (conv_keys(more).empty()) FAIL_CHECK("no keys");
       }
@@ -286,6 +290,8 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
   CHECK_FALSE(same({}, every));
   CHECK(same({.states = {.store = false}}, every));
   CHECK(same({.checkpoints = Checkpoints::kAfter}, apart));
+  CHECK(same({.checkpoints = Checkpoints::kAfter}, index));
+  CHECK_FALSE(same({.checkpoints = Checkpoints::kAt}, index));  // of checkpoint_slots
   for (const Change& change : {state, layout, window}) CHECK_FALSE(same({}, change));
   const ConvProblem stateless{.states = {.has_initial = false, .store = false}};
   for (const Change& change : {state, layout, window}) CHECK(same(stateless, change));
@@ -354,6 +360,7 @@ TEST_CASE("EveryOtherConvFieldIsCompiledIn", "[cpu]") {
       },
       [](auto& p) { p.checkpoints = Checkpoints::kBefore; },
       [](auto& p) { p.checkpoints = Checkpoints::kAfter; },
+      [](auto& p) { p.checkpoints = Checkpoints::kAt; },
   };
   std::set<std::string> keys;
   for (const Change& change : changes) keys.insert(texts_of(changed({}, change)).front());

@@ -45,7 +45,7 @@ TEST_CASE("TheSizesAreThoseOfAChoice", "[cpu]") {
 }
 
 TEST_CASE("TheDtypeOfATensorIsAFieldOrADtype", "[cpu]") {
-  const std::set<std::string_view> dtypes{"f32", "i64", "bool"};
+  const std::set<std::string_view> dtypes{"f32", "i32", "i64", "bool"};
   for (const OperatorDescription& op : operator_descriptions()) {
     CHECK(op.args.positional > 0);
     CHECK(op.args.numbers.back().name == "enable_pdl");

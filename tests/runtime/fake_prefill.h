@@ -55,6 +55,12 @@ class FakePrefill {
       args.state_indices = Tensor::contiguous(address(8), p.states.index_dtype, {sequences});
     if (p.varlen) args.cu_seqlens = bounds(9, sequences);
     if (p.checkpoints == gdn::Checkpoints::kNone) return args;
+    if (p.checkpoints == gdn::Checkpoints::kAt) {
+      args.checkpoints = states(10, 11);
+      args.checkpoint_offsets = Tensor::contiguous(address(16), DType::kI32, {sequences, 3});
+      args.checkpoint_slots = Tensor::contiguous(address(17), p.states.index_dtype, {sequences, 3});
+      return args;
+    }
     const bool before = p.checkpoints == gdn::Checkpoints::kBefore;
     const std::int64_t each = (tokens + (before ? p.checkpoint_every - 1 : 0)) / p.checkpoint_every;
     args.checkpoints = states(10, p.varlen ? 11 : sequences * each);

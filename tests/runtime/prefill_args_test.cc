@@ -139,6 +139,10 @@ TEST_CASE("WhatThePrefillDoesNotUseIsRefused", "[cpu]") {
         "gdn_prefill: checkpoints is given; accepted: no tensor, checkpoints is none");
   CHECK(plain.refusal([](auto& a) { a.checkpoint_cu_starts = a.g; }) ==
         "gdn_prefill: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is none");
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_offsets = a.g; }) ==
+        "gdn_prefill: checkpoint_offsets is given; accepted: no tensor, checkpoints is not at");
+  CHECK(plain.refusal([](auto& a) { a.checkpoint_slots = a.g; }) ==
+        "gdn_prefill: checkpoint_slots is given; accepted: no tensor, checkpoints is not at");
   CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==
         "gdn_prefill: scratch_slot is 1; accepted: none, pad_slot_id is absent");
   const FakePrefill bare({.inputs = {.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne}});
@@ -216,6 +220,42 @@ TEST_CASE("CheckpointsAreRefusedWithNameAndReason", "[cpu]") {
   args.checkpoints.shape[0] = 0;
   args.checkpoints.data = nullptr;
   CHECK(packed.launched(args, packed.workspace(2, 100)).scan_params.checkpoints.slots == 0);
+}
+
+TEST_CASE("CheckpointsAtOffsetsAreRefusedWithNameAndReason", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    const FakePrefill bench({.states = {.index_dtype = DType::kI64},
+                             .varlen = varlen,
+                             .checkpoints = Checkpoints::kAt});
+    const std::string n = varlen ? "N" : "B";
+    CHECK(bench.refusal([](auto& a) { a.checkpoints = {}; }) ==
+          "gdn_prefill: checkpoints is missing; accepted: a tensor");
+    CHECK(bench.refusal([](auto& a) { a.checkpoints.shape[1] = 31; })
+              .starts_with("gdn_prefill: checkpoints has shape [11, 31, 128, 128]; accepted: "
+                           "[rows = 11, heads = 32, "));
+    CHECK(bench.refusal([](auto& a) {
+      a.checkpoint_cu_starts = Tensor::contiguous(address(11), DType::kI32, {3});
+    }) == "gdn_prefill: checkpoint_cu_starts is given; accepted: no tensor, checkpoints is at");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_offsets = {}; }) ==
+          "gdn_prefill: checkpoint_offsets is missing; accepted: a tensor");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_offsets.dtype = DType::kI64; }) ==
+          "gdn_prefill: checkpoint_offsets has dtype i64; accepted: i32");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_offsets.shape[0] = 1; }) ==
+          "gdn_prefill: checkpoint_offsets has shape [1, 3]; accepted: [" + n + " = 2, K = 3]");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_offsets.shape[1] = 0; }) ==
+          "gdn_prefill: checkpoint_offsets has shape [2, 0]; accepted: [" + n + " = 2, K = 1]");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_offsets.rank = 1; }) ==
+          "gdn_prefill: checkpoint_offsets has shape [2]; accepted: [" + n + " = 2, K = 1]");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_slots = {}; }) ==
+          "gdn_prefill: checkpoint_slots is missing; accepted: a tensor");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_slots.dtype = DType::kI32; }) ==
+          "gdn_prefill: checkpoint_slots has dtype i32; accepted: i64");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_slots.shape[1] = 2; }) ==
+          "gdn_prefill: checkpoint_slots has shape [2, 2]; accepted: [" + n + " = 2, K = 3]");
+    CHECK(bench.refusal([](auto& a) { a.checkpoint_every = 32; }) ==
+          "gdn_prefill: checkpoint_every is 32; accepted: multiples of the problem's 64, up to "
+          "2147483647");
+  }
 }
 
 TEST_CASE("ALaunchChoosesAMultipleOfTheProblemsStride", "[cpu]") {

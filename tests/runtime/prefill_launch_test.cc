@@ -174,6 +174,30 @@ TEST_CASE("DenseCheckpointsFollowEachOther", "[cpu]") {
   CHECK(rows(Checkpoints::kAfter, 31) == 0);
 }
 
+TEST_CASE("OffsetsAndSlotsOfCheckpointsReachTheKernel", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    const FakePrefill bench({.states = {.location = StateLocation::kPool},
+                             .varlen = varlen,
+                             .checkpoints = Checkpoints::kAt,
+                             .checkpoint_every = 32});
+    PrefillArgs args = bench.args(2, 100);
+    args.checkpoint_offsets.strides = {7, 2};
+    args.checkpoint_slots.strides = {1, 2};
+    args.checkpoint_every = 96;
+    args.pad_slot_id = 5;
+    const GdnPrefillScanParams s = bench.launched(args, bench.workspace(2, 100)).scan_params;
+    CHECK((s.checkpoints.data == address(10) && s.checkpoints.slots == 11));
+    CHECK((s.checkpoint_every == 96 && s.states.padding.index == 5));
+    CHECK((s.checkpoint_cu_starts.data == address(16) && s.checkpoint_cu_starts.stride == 7));
+    const CheckpointSlots& at = s.checkpoint_slots;
+    CHECK((at.slots.data == address(17) && at.slots.stride == 1));
+    CHECK((at.offset_step == 2 && at.slot_step == 2 && at.count == 3));
+    // The very pool.
+    args.checkpoints = args.state;
+    CHECK(bench.launched(args, bench.workspace(2, 100)).scan_params.checkpoints.slots == 9);
+  }
+}
+
 TEST_CASE("KernelsGetTheThreadsAndSharedMemoryOfTheirKeys", "[cpu]") {
   const FakePrefill bench({});
   const test::PrefillPair keys = bench.keys({.tokens = 1000 * 100, .sequences = 1000});

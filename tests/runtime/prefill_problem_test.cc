@@ -42,7 +42,8 @@ TEST_CASE("CuSeqlensAreIntegers", "[cpu]") {
 
 TEST_CASE("CheckpointsAreEverySoManySixteens", "[cpu]") {
   for (const int every : {-16, 0, 1, 8, 24, 100}) {
-    for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAfter}) {
+    for (const Checkpoints checkpoints :
+         {Checkpoints::kBefore, Checkpoints::kAfter, Checkpoints::kAt}) {
       CHECK(refusal<PrefillProblem>([&](auto& p) {
               p.checkpoints = checkpoints;
               p.checkpoint_every = every;
@@ -76,16 +77,18 @@ TEST_CASE("ChunksAreAsLongAsIsFastAndFits", "[cpu]") {
 }
 
 TEST_CASE("ChunksEndWhereCheckpointsAreKept", "[cpu]") {
-  const auto size = [](int every) {
-    return chosen({.checkpoints = Checkpoints::kBefore, .checkpoint_every = every}, kLimits[2])
-        .chunks.chunk_size;
-  };
-  CHECK(size(16) == 16);
-  CHECK(size(32) == 32);
-  CHECK(size(48) == 16);
-  CHECK(size(64) == 32);
-  CHECK(size(96) == 32);
-  CHECK(size(112) == 16);
+  for (const Checkpoints checkpoints : {Checkpoints::kBefore, Checkpoints::kAt}) {
+    const auto size = [&](int every) {
+      return chosen({.checkpoints = checkpoints, .checkpoint_every = every}, kLimits[2])
+          .chunks.chunk_size;
+    };
+    CHECK(size(16) == 16);
+    CHECK(size(32) == 32);
+    CHECK(size(48) == 16);
+    CHECK(size(64) == 32);
+    CHECK(size(96) == 32);
+    CHECK(size(112) == 16);
+  }
   CHECK(chosen({.checkpoint_every = 16}, kLimits[2]).chunks.chunk_size == 32);  // none are kept
 }
 
@@ -211,6 +214,12 @@ TEST_CASE("EqualPrefillCodeHasEqualKeys", "[cpu]") {
                             .checkpoint_every = 128};
   for (const To& change : {state, layout}) CHECK_FALSE(same(kept, change));
   CHECK(same(kept, [](auto& p) { p.checkpoint_every = 256; }));
+  CHECK(same(kept, index));
+  PrefillProblem at = kept;
+  at.checkpoints = Checkpoints::kAt;
+  CHECK_FALSE(same(at, index));  // of checkpoint_slots
+  for (const To& change : {state, layout}) CHECK_FALSE(same(at, change));
+  CHECK(same(at, [](auto& p) { p.checkpoint_every = 256; }));
 }
 
 TEST_CASE("EveryOtherPrefillFieldIsCompiledIn", "[cpu]") {
@@ -218,6 +227,7 @@ TEST_CASE("EveryOtherPrefillFieldIsCompiledIn", "[cpu]") {
   changes.emplace_back([](auto& p) { p.varlen = true; });
   changes.emplace_back([](auto& p) { p.checkpoints = Checkpoints::kBefore; });
   changes.emplace_back([](auto& p) { p.checkpoints = Checkpoints::kAfter; });
+  changes.emplace_back([](auto& p) { p.checkpoints = Checkpoints::kAt; });
   std::set<std::string> keys;
   for (const auto& change : changes) keys.insert(text_of(changed(PrefillProblem{}, change)));
   CHECK(keys.size() == changes.size());

@@ -17,7 +17,10 @@ void check_types() {
     INFO(row.name << " of " << Fields<Problem>::kName);
     CHECK(names.insert(row.name).second);
     CHECK(&row == &row_of<Args>(row.id));
-    if (row.type_field == "f32" || row.type_field == "bool" || row.type_field == "i64") continue;
+    if (row.type_field == "f32" || row.type_field == "bool" || row.type_field == "i64" ||
+        row.type_field == "i32") {
+      continue;
+    }
     std::set<DType> types;
     for (const char* const type : {"f16", "bf16", "i32", "i64"}) {
       const auto problem =
@@ -66,6 +69,11 @@ TEST_CASE("Tensors.TheFirstReasonIsWhyOneIsAbsent", "[cpu]") {
         "varlen is false");
   CHECK(why({.varlen = true, .checkpoints = Checkpoints::kAfter}, TensorId::kCheckpointCuStarts)
             .empty());
+  CHECK(why({.varlen = true, .checkpoints = Checkpoints::kAt}, TensorId::kCheckpointCuStarts) ==
+        "checkpoints is at");
+  CHECK(why({.checkpoints = Checkpoints::kAfter}, TensorId::kCheckpointOffsets) ==
+        "checkpoints is not at");
+  CHECK(why({.checkpoints = Checkpoints::kAt}, TensorId::kCheckpointSlots).empty());
 }
 
 }  // namespace

@@ -381,6 +381,10 @@ inline std::vector<ConvProblem> conv_options() {
            .states = {.dtype = DType::kF32, .layout = kChannels},
            .varlen = true,
            .checkpoints = gdn::Checkpoints::kAfter},
+          {.states = {.location = kPool}, .varlen = true, .checkpoints = gdn::Checkpoints::kAt},
+          {.width = 3,
+           .states = {.index_dtype = DType::kI64, .layout = kChannels, .whole_window = true},
+           .checkpoints = gdn::Checkpoints::kAt},
           {.states = {.layout = kChannels},
            .varlen = true,
            .from_accepted = true,
@@ -416,6 +420,8 @@ inline std::vector<ConvProblem> conv_head_sizes() {
         problems.push_back(problems.back());
         problems.back().stored_states = StoredStates::kLast;
         problems.back().checkpoints = gdn::Checkpoints::kBefore;
+        problems.push_back(problems.back());
+        problems.back().checkpoints = gdn::Checkpoints::kAt;
       }
     }
   }
@@ -440,6 +446,10 @@ inline std::vector<PrefillProblem> prefill_extremes() {
            .output_dtype = DType::kF32,
            .states = {.layout = StateLayout::kKV},
            .checkpoints = Checkpoints::kAfter},
+          {.dtype = DType::kF32,
+           .output_dtype = DType::kF32,
+           .states = {.layout = StateLayout::kKV},
+           .checkpoints = Checkpoints::kAt},
           {.key_dim = 256, .value_dim = 256},
           {.key_dim = 240, .value_dim = 240, .dtype = DType::kF32}};
 }
@@ -470,6 +480,10 @@ inline std::vector<PrefillProblem> prefill_options() {
       {.varlen = true, .checkpoints = Checkpoints::kBefore, .checkpoint_every = 32},
       {.states = {.layout = StateLayout::kKV},
        .checkpoints = Checkpoints::kAfter,
+       .checkpoint_every = 16},
+      {.states = {.location = kPool}, .varlen = true, .checkpoints = Checkpoints::kAt},
+      {.states = {.index_dtype = DType::kI64},
+       .checkpoints = Checkpoints::kAt,
        .checkpoint_every = 16}};
 }
 
