@@ -109,6 +109,8 @@ void ConvCase::fill_integers() {
     put(TensorId::kHasInitialState, n, is_new(n) ? 0 : 1);
     // 0 is taken as 1.
     put(TensorId::kAccepted, n, random.below(most + 1));
+    // From none to what has gone around several times.
+    if (problem_.circular_state) put(TensorId::kCacheSeqlens, n, random.below(5 * extent_.columns));
   }
 }
 
@@ -198,6 +200,9 @@ ConvCase::Place ConvCase::place(std::int64_t n) const {
   if (problem_.from_accepted) {
     const auto last = std::max<std::int64_t>(integer(TensorId::kAccepted, n), 1) - 1;
     (stores_every(problem_) ? step : place.start) = last;
+  }
+  if (problem_.circular_state) {
+    place.start = (integer(TensorId::kCacheSeqlens, n) + place.start) % extent_.columns;
   }
   const Tensor& indices = tensor(TensorId::kStateIndices);
   if (!indices.present()) {
@@ -379,7 +384,8 @@ class ConvCase::Reference {
         inputs.push_back(0);
         continue;
       }
-      inputs.push_back(input(TensorId::kState, state_at(TensorId::kState, place.state, c, column)));
+      const std::int64_t at = state_at(TensorId::kState, place.state, c, column % extent_.columns);
+      inputs.push_back(input(TensorId::kState, at));
     }
     for (std::int64_t t = 0; t < extent_.lengths[idx(n)]; ++t) {
       inputs.push_back(input(TensorId::kX, of_.row(n, t) * extent_.channels + c));
@@ -401,13 +407,13 @@ class ConvCase::Reference {
     for (std::size_t t = 0; t < y.size(); ++t) (*rows)[t].push_back(y[t]);
   }
 
-  // The columns of a channel in a state.  Of a sequence without tokens they are those that it
-  // starts from, NaN too.
-  void keep(const Written& to, std::int64_t c, std::span<const float> inputs) {
+  // The columns of a channel in a state, from `column` on and around it.  Of a sequence without
+  // tokens they are those that it starts from, NaN too.
+  void keep(const Written& to, std::int64_t c, std::span<const float> inputs,
+            std::int64_t column = 0) {
     const DType dtype = p_.states.dtype;
-    std::int64_t column = 0;
     for (const float value : inputs) {
-      const std::int64_t at = state_at(to.tensor, to.state, c, column++);
+      const std::int64_t at = state_at(to.tensor, to.state, c, column++ % extent_.columns);
       store(dtype, element(&made_.memory, to.tensor, dtype, at), value);
     }
   }
@@ -419,7 +425,10 @@ class ConvCase::Reference {
     const auto behind = [&](std::int64_t count) {
       return all.subspan(idx(count), idx(extent_.columns));
     };
-    if (has_long_window(p_)) {
+    if (p_.circular_state) {
+      const std::int64_t first = p_.width - 1;  // behind the window
+      keep(*of_.written(n, 0), c, all.subspan(idx(first)), of_.place(n).start + first);
+    } else if (has_long_window(p_)) {
       if (tokens > 0) keep(*of_.written(n, 0), c, all.subspan(1));
     } else if (stores_every(p_)) {
       for (std::int64_t t = 0; t < tokens; ++t) {

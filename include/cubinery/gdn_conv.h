@@ -78,6 +78,10 @@ struct ConvProblem {
   // with stored_states kEvery from which of its states.  Needs has_initial and store.
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;  // i32 or i64 (from_accepted)
+  // States are circular buffers of any number of columns: ConvArgs::cache_seqlens says where a
+  // sequence goes on.  Needs has_initial and store; not with from_accepted, stored_states kEvery,
+  // checkpoints or whole_window.
+  bool circular_state = false;
   // The same bits for a sequence whatever the batch.  So it is anyway: sums are taken in one order.
   bool batch_invariant = false;
 
@@ -133,6 +137,9 @@ struct ConvArgs {
   // with stored_states kEvery to S; 0 is taken as 1.  Another count touches no state and fills the
   // request's outputs with NaN.
   Tensor accepted{};
+  // [N], i32, circular_state only: the inputs that a sequence has had.  A negative count touches no
+  // state and fills the sequence's outputs with NaN.
+  Tensor cache_seqlens{};
 
   // state and state_out: [N or slots, channels, columns].  columns is width - 1, or width with
   // ConvStates::whole_window: the sequence's last inputs, the newest in the last column.
@@ -158,6 +165,14 @@ struct ConvArgs {
   //   so
   //                      that column n - 1 is again the first to read when n tokens are accepted
   //   left alone         further columns, and the state of a request without tokens
+  //
+  // circular_state (causal-conv1d's conv_state with cache_seqlens): input i of a sequence, from its
+  // first on, is in column i mod columns.
+  //   columns            width - 1 or more
+  //   read               with cache_seqlens = c: inputs c - width + 1 to c - 1, also where that is
+  //                      below 0
+  //   written            inputs c to c + tokens - 1, or the last `columns` of them
+  //   left alone         the other columns, so that there are no state_out and state_out_indices
   //
   // All else as cubinery/gdn.h says: indices, slots, padding.  A sequence of no tokens has its
   // initial state as new one; with stored_states kEvery it has none.

@@ -180,6 +180,7 @@ def window_layout(
     checkpoints: Any,
     stored_states: str,
     accepted: Any,
+    cache_seqlens: Any,
     state_layout: ConvStateLayout | None = None,
 ) -> tuple[str, bool]:
     """state_layout: "columns" lie next to each other in memory, or "channels". None: as state's
@@ -194,7 +195,8 @@ def window_layout(
         strides = strides_of(kept)
         is_turned = strides is not None and strides[-2] == 1 and strides[-1] != 1
         state_layout = "channels" if is_turned else "columns"
-    return state_layout, (accepted is None or has_steps) and shape[-1] == weight.shape[1]
+    is_long = cache_seqlens is not None or (accepted is not None and not has_steps)
+    return state_layout, not is_long and shape[-1] == weight.shape[1]
 
 
 @infers("state_dtype", "index_dtype", "state_location", "has_initial_state", "store_state")

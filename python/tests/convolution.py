@@ -63,7 +63,10 @@ class _Convolution:
         kept = self.places.source if self.places.source is not None else self.places.target
         self.columns = self.width - 1 if kept is None else kept.shape[-1]
         self.has_steps = options["stored_states"] == "every" and options["store_state"]
-        if options["accepted"] is None or self.has_steps:
+        if options["cache_seqlens"] is not None:
+            assert self.columns >= self.width - 1 and options["store_state"]
+            assert options["accepted"] is None and not self.has_steps
+        elif options["accepted"] is None or self.has_steps:
             assert self.columns in (self.width - 1, self.width)
         else:
             assert self.columns >= self.width - 1 and options["store_state"]
@@ -80,6 +83,8 @@ class _Convolution:
         if self.has_steps:
             return self._of_steps(n, x)
         kind, read, write = self.places.of(n)
+        if self.options["cache_seqlens"] is not None:
+            return self._of_circular(n, x, kind, read, write)
         accepted = self.options["accepted"]
         start = 0
         if accepted is not None:
@@ -99,6 +104,21 @@ class _Convolution:
         self._keep_checkpoints(n, np.concatenate([state, x]), len(x))
         if self.places.target is not None and write is not None:
             self.places.target[write, :, : len(stored)] = stored.T
+        return kind, sums(np.concatenate([history, x]), self.weight, self.bias)
+
+    def _of_circular(
+        self, n: int, x: Array, kind: str, read: Any, write: Any
+    ) -> tuple[str, Array | None]:
+        """of(), where input i of a sequence is in column i mod columns."""
+        count = int(self.options["cache_seqlens"][n])
+        if kind == "compute" and count < 0:
+            kind = "invalid"
+        if kind != "compute":
+            return kind, None
+        state = self.initial(n, read)
+        history = state[[i % self.columns for i in range(count - self.width + 1, count)]]
+        for i, row in enumerate(x, count):
+            self.places.target[write, :, i % self.columns] = row
         return kind, sums(np.concatenate([history, x]), self.weight, self.bias)
 
     def _keep_checkpoints(self, n: int, inputs: Array, tokens: int) -> None:
@@ -182,6 +202,7 @@ def gdn_conv(
     cu_seqlens: Array | None = None,
     has_initial_state: Array | None = None,
     accepted: Array | None = None,
+    cache_seqlens: Array | None = None,
     state: Array | None = None,
     state_out: Array | None = None,
     state_indices: Array | None = None,

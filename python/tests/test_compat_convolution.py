@@ -121,6 +121,48 @@ def test_dao_update(columns, tokens, layout):
         np.testing.assert_array_equal(states[n], last(before[n], x[n]))
 
 
+@pytest.mark.parametrize("columns", [W - 1, W, 9])
+@pytest.mark.parametrize("tokens", [None, 1, 2, 12])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_dao_update_of_a_circular_state(columns, tokens, layout, calls):
+    x, states = normal(3, B, C, tokens or 1), as_laid(normal(4, B, C, columns), layout)
+    before, counts = states.copy(), np.array([0, columns - 1, 5 * columns + 2], np.int32)
+    given = x[:, :, 0] if tokens is None else as_laid(x, layout)
+    y = causal_conv1d.causal_conv1d_update(
+        given, states, WEIGHT, BIAS, "silu", cache_seqlens=counts
+    )
+    assert y.shape == given.shape and "cache_seqlens" in calls[-1]
+    for n, count in enumerate(counts):
+        # What the library's own kernel does, step by step.
+        place = count % columns - (W - 1)
+        place += columns if place < 0 else 0
+        ring, history = before[n], []
+        for _ in range(W - 1):
+            history.append(ring[:, place].copy())
+            place = (place + 1) % columns
+        for t in range(x.shape[2]):
+            ring[:, place] = x[n, :, t]
+            place = (place + 1) % columns
+        assert_close(y.reshape(x.shape)[n], tap(x[n], np.stack(history, axis=1)))
+        np.testing.assert_array_equal(states[n], ring)
+
+
+def test_dao_update_of_a_circular_pool():
+    x, states, slots = normal(3, B, C), normal(4, SLOTS, C, 6), np.array([4, -1, 0], np.int32)
+    before, counts = states.copy(), np.array([5, 6, 7], np.int32)
+    y = causal_conv1d.causal_conv1d_update(
+        x, states, WEIGHT, cache_seqlens=counts, conv_state_indices=slots
+    )
+    assert not y[1].any()
+    for n, columns in {0: [2, 3, 4], 2: [4, 5, 0]}.items():
+        expected = tap(
+            x[n, :, None], before[slots[n]][:, columns], bias=None, activation=lambda y: y
+        )
+        assert_close(y[n], expected[:, 0])
+        before[slots[n], :, (columns[-1] + 1) % 6] = x[n]
+    np.testing.assert_array_equal(states, before)
+
+
 def test_dao_update_of_a_pool():
     x, states, slots = normal(3, B, C), normal(4, SLOTS, C, W), np.array([4, -1, 0], np.int32)
     before = states.copy()
@@ -145,8 +187,10 @@ def test_dao_refusals():
         fn(x, WEIGHT, initial_states=normal(4, B, C, W))
     with pytest.raises(InvalidArgumentError, match=r"x has shape .* expected \[B, D, L\]"):
         fn(x[0], WEIGHT)
-    with pytest.raises(UnsupportedError, match="cache_seqlens is not supported"):
-        update(x, state, WEIGHT, cache_seqlens=np.zeros(B, np.int32))
+    with pytest.raises(InvalidArgumentError, match=r"cache_seqlens has shape \[2\]"):
+        update(x, state, WEIGHT, cache_seqlens=np.zeros(2, np.int32))
+    with pytest.raises(InvalidArgumentError, match=r"conv_state has shape .* 3 or more\]"):
+        update(x, state[:, :, 1:], WEIGHT, cache_seqlens=np.zeros(B, np.int32))
     with pytest.raises(UnsupportedError, match="conv_state has 5 columns; supported: 3 or 4 with"):
         update(x, normal(4, B, C, W + 1), WEIGHT)
     with pytest.raises(InvalidArgumentError, match=r"conv_state has shape .* 3 or more\]"):

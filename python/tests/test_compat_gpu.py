@@ -979,6 +979,33 @@ def test_causal_conv1d_update(columns, turned, tokens):
     assert torch.equal(pool, before)
 
 
+@pytest.mark.parametrize("columns", [W - 1, W, 9])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("tokens", [None, 1, 3, 20])
+def test_causal_conv1d_update_of_a_circular_state(columns, turned, tokens):
+    weight, bias = taps()
+    x = rounded(5, CONV_DIM, tokens or 1, seed=3)
+    pool = rounded(PAGES, CONV_DIM, columns, seed=4)
+    pool = channels_last(pool) if turned else pool
+    before, slots, counts = pool.clone(), [3, 1, -1, 7, 2], [0, 2, 5, columns, 100]
+    given = x[:, :, 0] if tokens is None else x
+    y = causal_conv1d.causal_conv1d_update(
+        given, pool, weight, bias, "silu", cache_seqlens=indices(*counts),
+        conv_state_indices=indices(*slots),
+    )  # fmt: skip
+    assert y.shape == given.shape
+    for n, (slot, count) in enumerate(zip(slots, counts)):
+        if slot < 0:
+            assert not y[n].any()
+            continue
+        window = [i % columns for i in range(count - W + 1, count)]
+        expected = torch_conv(x[n], before[slot][:, window], weight, bias)
+        assert_rounded(y.reshape(x.shape)[n], expected)
+        for i in range(x.shape[2]):
+            before[slot, :, (count + i) % columns] = x[n, :, i]
+    assert torch.equal(pool, before)
+
+
 CONV_LENGTHS = (70, 1, 0, 19, 2, 200)
 ENGINES = {"vllm": (vllm, 0), "sglang": (sglang, -1)}
 

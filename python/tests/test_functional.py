@@ -426,6 +426,11 @@ FLAGS = FakeArray(B, dtype="bool")
         ),
         (
             (B, DRAFTS),
+            {"state": window(columns=W), "cache_seqlens": COUNTS},
+            {"has_initial_state": True, "store_state": True, "circular_state": True},
+        ),
+        (
+            (B, DRAFTS),
             {
                 **{"state": FakeArray(B, DRAFTS, C, W, dtype="bf16"), "accepted": COUNTS},
                 **{"stored_states": "every"},

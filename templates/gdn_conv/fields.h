@@ -24,9 +24,9 @@ struct Fields<GdnConvKey> {
       gdn::state_slot_fields<Key>(), gdn::input_mode_fields<Key>(), gdn::state_use_fields<Key>(),
       fixed<&Key::states, &gdn::ConvStates::whole_window>(), fixed<&Key::stored_states>(),
       fixed<&Key::checkpoints>(), fixed<&Key::from_accepted>(), fixed<&Key::accepted_dtype>(),
-      fixed<&Key::vectors>(), tuned<&Key::lane_channels>(4, 8), tuned<&Key::ahead>(1, 4, 8, 12, 16),
-      tuned<&Key::warps>(2, 4), tuned<&Key::resident>(256, 384, 512),
-      tuned<&Key::together>(1, 2, 4));
+      fixed<&Key::circular_state>(), fixed<&Key::vectors>(), tuned<&Key::lane_channels>(4, 8),
+      tuned<&Key::ahead>(1, 4, 8, 12, 16), tuned<&Key::warps>(2, 4),
+      tuned<&Key::resident>(256, 384, 512), tuned<&Key::together>(1, 2, 4));
 };
 
 }  // namespace cubinery

@@ -30,6 +30,7 @@ struct GdnConvKey {
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
   bool from_accepted = false;
   DType accepted_dtype = DType::kI32;
+  bool circular_state = false;
   // Rows and states are read and written in vectors; else element by element, wherever they lie.
   bool vectors = true;
 
@@ -134,6 +135,12 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
     return "gates and use_qk_l2norm need split_qkv";
   if (key.from_accepted && (!key.states.has_initial || !key.states.store))
     return "from_accepted needs has_initial_state and store_state";
+  if (key.circular_state && (!key.states.has_initial || !key.states.store))
+    return "circular_state needs has_initial_state and store_state";
+  if (key.circular_state && (key.from_accepted || stores_every(key) ||
+                             key.checkpoints != gdn::Checkpoints::kNone || key.states.whole_window))
+    return "circular_state must be false with from_accepted, stored_states every, checkpoints and "
+           "whole_window";
   if (has_long_window(key) && key.states.whole_window)
     return "whole_window must be false with from_accepted, unless stored_states is every";
   if (key.checkpoints != gdn::Checkpoints::kNone && (key.from_accepted || stores_every(key)))
@@ -190,8 +197,8 @@ struct GdnConvParams : ConvInputs {
   PaddingParams padding;
   StridedVector cu_seqlens;
   StridedVector has_initial;  // nullptr: all have
-  StridedVector accepted;
-  int heads;  // of the gates
+  StridedVector accepted;     // circular_state: cache_seqlens
+  int heads;                  // of the gates
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> g, beta;
   bool by_sequence;  // packed: a run is a sequence; `run` tokens are what each has of the gates

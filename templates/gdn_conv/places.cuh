@@ -12,7 +12,7 @@ namespace cubinery::dev {
 struct ConvPlacesInMemory {
   long long read, write;  // slots
   bool has_initial;
-  long long accepted;
+  long long count;  // of accepted tokens; of the inputs in a circular state
 };
 
 template <auto kKey>
@@ -26,8 +26,10 @@ __device__ ConvPlacesInMemory load_places(const GdnConvParams& p, int n) {
   if (kKey.states.has_initial && p.has_initial.data != nullptr) {
     places.has_initial = load_index<DType::kBool>(p.has_initial, n) != 0;
   }
-  if constexpr (has_long_window(kKey)) {
-    places.accepted = load_index<kKey.accepted_dtype>(p.accepted, n);
+  if constexpr (has_circular_state(kKey)) {
+    places.count = load_index<DType::kI32>(p.accepted, n);
+  } else if constexpr (has_long_window(kKey)) {
+    places.count = load_index<kKey.accepted_dtype>(p.accepted, n);
   }
   return places;
 }
@@ -81,9 +83,15 @@ __device__ ConvPlaces places_of(const GdnConvParams& p, const ConvPlacesInMemory
   if constexpr (kKey.states.location == gdn::StateLocation::kPool) {
     places.slots = resolve_slots(from.read, from.write, p.read_slots, p.written_slots, p.padding);
   }
-  if constexpr (has_long_window(kKey)) {
-    const bool can_be = from.accepted >= 0 && from.accepted <= p.columns;
-    places.start = can_be ? max(static_cast<int>(from.accepted) - 1, 0) : -1;
+  if constexpr (has_circular_state(kKey)) {
+    const long long next = max(from.count, 0LL) % p.columns;
+    places.start = static_cast<int>((next + p.columns - (kKey.width - 1)) % p.columns);
+    if (from.count < 0 && places.slots.kind == Slots::Kind::kCompute) {
+      places.slots.kind = Slots::Kind::kInvalid;
+    }
+  } else if constexpr (has_long_window(kKey)) {
+    const bool can_be = from.count >= 0 && from.count <= p.columns;
+    places.start = can_be ? max(static_cast<int>(from.count) - 1, 0) : -1;
     const int steps = p.columns - (kKey.width - 2);  // that a request can have
     if ((places.start < 0 || places.start >= steps || tokens > steps) &&
         places.slots.kind == Slots::Kind::kCompute) {

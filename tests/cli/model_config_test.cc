@@ -138,6 +138,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("decay":"head","gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("circular_state":false,)"
         R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");
 }
 

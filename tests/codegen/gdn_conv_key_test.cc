@@ -45,8 +45,8 @@ TEST_CASE("ConvKeysPrintTheirFields", "[cpu]") {
         "state_location=dense;decay=head;gate_mode=none;beta_mode="
         "one;"
         "use_qk_l2norm=false;has_initial_state=true;store_state=true;whole_window=false;"
-        "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;vectors=true;"
-        "lane_channels=8;ahead=4;warps=4;"
+        "stored_states=last;checkpoints=none;from_accepted=false;accepted_dtype=i32;"
+        "circular_state=false;vectors=true;lane_channels=8;ahead=4;warps=4;"
         "resident=512;together=1");
 }
 
@@ -128,6 +128,7 @@ TEST_CASE("RegistersGrowWithWhatAThreadHolds", "[cpu]") {
   normed.ahead = 1;
   CHECK(registers(normed) == registers(Key{}) + 16);
   CHECK(registers(Key{.from_accepted = true}) == registers(Key{}) + 24);
+  CHECK(registers(Key{.circular_state = true}) == registers(Key{}) + 24);
   CHECK(registers(Key{.stored_states = StoredStates::kEvery}) == registers(Key{}) + 12 + 24);
   CHECK(registers(Key{.checkpoints = Checkpoints::kAfter}) == registers(Key{}) + 24);
   CHECK(registers(Key{.checkpoints = Checkpoints::kAt}) == registers(Key{}) + 24);
@@ -152,6 +153,9 @@ TEST_CASE("AcceptedTokensHaveALongWindowOrSteps", "[cpu]") {
   key.states.store = false;
   CHECK_FALSE(stores_every(key));
   CHECK_FALSE(has_long_window(Key{}));
+  CHECK(has_long_window(Key{.circular_state = true}));
+  CHECK(has_circular_state(Key{.circular_state = true}));
+  CHECK_FALSE(has_circular_state(Key{.from_accepted = true}));
 }
 
 // Those on their way, and the one that is read.
@@ -235,6 +239,24 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
           key.checkpoints = Checkpoints::kBefore;
           key.stored_states = StoredStates::kEvery;
         }) == no_checkpoints);
+  const auto circular = [&](FunctionRef<void(Key&)> change) {
+    return kept([&](Key& key) {
+      key.circular_state = true;
+      change(key);
+    });
+  };
+  CHECK(circular([](Key&) {}) == "none");
+  CHECK(circular([](Key& key) { key.varlen = true; }) == "none");
+  const std::string needed = "circular_state needs has_initial_state and store_state";
+  CHECK(circular([](Key& key) { key.states.has_initial = false; }) == needed);
+  CHECK(circular([](Key& key) { key.states.store = false; }) == needed);
+  const std::string not_with =
+      "circular_state must be false with from_accepted, stored_states every, checkpoints and "
+      "whole_window";
+  CHECK(circular([](Key& key) { key.from_accepted = true; }) == not_with);
+  CHECK(circular([](Key& key) { key.stored_states = StoredStates::kEvery; }) == not_with);
+  CHECK(circular([](Key& key) { key.checkpoints = Checkpoints::kAfter; }) == not_with);
+  CHECK(circular([](Key& key) { key.states.whole_window = true; }) == not_with);
 }
 
 TEST_CASE("EachRuleOfAConvsTuningIsNamed", "[cpu]") {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -203,6 +204,26 @@ TEST_CASE("GdnConv.GoesOnFromAcceptedTokens", "[gpu][conv][sanitize]") {
         problem.from_accepted = true;
         problem.accepted_dtype = varlen ? DType::kI64 : DType::kI32;
         problems.push_back(problem);
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+TEST_CASE("GdnConv.GoesAroundACircularState", "[gpu][conv][sanitize]") {
+  std::vector<ConvProblem> problems;
+  for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
+    for (int width = 2; width <= 4; ++width) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        for (const bool varlen : {false, true}) {
+          ConvProblem problem = width == 3 ? pool(with_gates(split())) : ConvProblem();
+          problem.width = width;
+          problem.dtype = problem.states.dtype = dtype;
+          problem.states.layout = layout;
+          problem.varlen = varlen;
+          problem.circular_state = true;
+          problems.push_back(problem);
+        }
       }
     }
   }
@@ -577,6 +598,56 @@ TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSee", "[gpu][conv]") {
                                {TensorId::kAccepted, 2, 5},
                                {TensorId::kAccepted, 2, 1 << 30}}) {
     expect_nan_tokens(data, conv, change, 5, 8);
+  }
+}
+
+// Tokens that come a few at a time, on a circular state, are those of one sequence.
+TEST_CASE("GdnConv.CircularStatesGoOn", "[gpu][conv]") {
+  constexpr std::int64_t kTokens = 40, kChannels = 72;
+  ConvProblem problem;
+  problem.circular_state = true;
+  for (const std::int64_t columns : {3, 4, 7}) {
+    const ConvCase all(
+        problem, {.lengths = {kTokens}, .channels = kChannels, .columns = columns, .seed = seed()});
+    const gdn::Conv conv = prepare_for(all);
+    const Launched launched(all);
+    const GdnMemory expected = launched.run(conv);
+    expect_good(all, expected);
+    GdnMemory memory = all.memory();
+    const auto piece = [](TensorId which) { return static_cast<std::size_t>(which); };
+    std::int32_t before = 0;
+    std::memcpy(&before, memory[piece(TensorId::kCacheSeqlens)].data() + kGuardBytes,
+                sizeof before);
+    std::int64_t token = 0;
+    for (const std::int64_t next : {1, 1, 5, 2, 3, 1, 9, 4, 1, 12, 1}) {
+      store_at(&memory, TensorId::kCacheSeqlens, DType::kI32, 0, before + token);
+      launched.upload(memory);
+      ConvArgs args = launched.args();
+      for (Tensor* tensor : {&args.x, &args.y}) {
+        tensor->data = static_cast<std::byte*>(tensor->data) + 2 * token * kChannels;
+        tensor->shape[1] = next;
+      }
+      const DeviceStream stream = make_stream(gpu());
+      REQUIRE(conv.launch(stream.get(), args).ok());
+      stream.synchronize().value();
+      memory = launched.download();
+      token += next;
+    }
+    REQUIRE(token == kTokens);
+    for (const TensorId which : {TensorId::kY, TensorId::kState}) {
+      CHECK(memory[piece(which)] == expected[piece(which)]);
+    }
+  }
+}
+
+TEST_CASE("GdnConv.WhatOnlyTheDeviceCanSeeOfCircularStates", "[gpu][conv]") {
+  ConvProblem problem = packed(pool());
+  problem.circular_state = true;
+  const ConvCase data(problem,
+                      {.lengths = {4, 1, 3, 4}, .channels = 64, .columns = 6, .seed = seed()});
+  const gdn::Conv conv = prepare_for(data);
+  for (const std::int64_t count : {-1, -1000}) {
+    expect_nan_tokens(data, conv, {TensorId::kCacheSeqlens, 2, count}, 5, 8);
   }
 }
 

@@ -138,7 +138,7 @@ class HostConv {
   void run_channel(std::int64_t n, const Where& where, std::int64_t first, std::int64_t end,
                    std::int64_t c, std::vector<std::vector<float>>* y) const {
     std::int64_t columns = p_.width - (p_.states.whole_window ? 0 : 1);
-    if (p_.from_accepted && !every()) columns = args_.state.shape[2];
+    if ((p_.from_accepted && !every()) || p_.circular_state) columns = args_.state.shape[2];
     const bool goes_on = p_.states.has_initial && (!args_.has_initial_state.present() ||
                                                    integer(args_.has_initial_state, n) != 0);
     std::vector<float> inputs;
@@ -147,7 +147,13 @@ class HostConv {
       begin = std::max<std::int64_t>(integer(args_.accepted, n), 1) - 1;
       count = p_.width - 1;
     }
-    for (std::int64_t j = begin; j < begin + count; ++j) {
+    const std::int64_t had = p_.circular_state ? integer(args_.cache_seqlens, n) : 0;
+    if (p_.circular_state) {
+      count = p_.width - 1;
+      begin = had + columns - count;
+    }
+    for (std::int64_t i = begin; i < begin + count; ++i) {
+      const std::int64_t j = p_.circular_state ? i % columns : i;
       inputs.push_back(
           goes_on ? load(p_.states.dtype, state_at(args_.state, where.row, where.step, c, j))
                   : 0.0f);
@@ -166,6 +172,13 @@ class HostConv {
     store_kept(n, where, c, end - first, inputs);
     if (!p_.states.store || every() || (p_.from_accepted && first == end)) return;
     const Tensor& out = args_.state_out.present() ? args_.state_out : args_.state;
+    if (p_.circular_state) {
+      for (std::int64_t t = 0; t < end - first; ++t) {
+        store(p_.states.dtype, at(out, {where.row, c, (had + t) % columns}),
+              inputs[idx(count + t)]);
+      }
+      return;
+    }
     const std::size_t oldest = p_.from_accepted ? 1 : inputs.size() - idx(columns);
     for (std::size_t h = oldest; h < inputs.size(); ++h) {
       store(p_.states.dtype, at(out, {where.row, c, static_cast<std::int64_t>(h - oldest)}),
@@ -292,6 +305,9 @@ std::vector<ConvProblem> all_kinds() {
                             .use_qk_l2norm = true};
   for (const bool varlen : {false, true}) {
     problems.push_back({.width = 3, .varlen = varlen, .from_accepted = true});
+    for (int width = 2; width <= 4; ++width) {
+      problems.push_back({.width = width, .varlen = varlen, .circular_state = true});
+    }
     problems.push_back({.width = 2,
                         .activation = gdn::Activation::kNone,
                         .states = {.dtype = DType::kF32, .whole_window = true},
@@ -361,6 +377,8 @@ TEST_CASE("ConvExtent.ColumnsAreAsManyAsTheLongestSequenceNeeds") {
   const ConvProblem problem{.varlen = true, .from_accepted = true};
   CHECK(completed(problem, {.lengths = {2, 6}, .channels = 8}).columns == 8);
   CHECK(completed(problem, {.lengths = {1}, .channels = 8}).columns == 3);
+  CHECK(completed(ConvProblem{.circular_state = true}, {.lengths = {6}, .channels = 8}).columns ==
+        8);
   CHECK(completed(ConvProblem{.states = {.whole_window = true}}, {.channels = 8}).columns == 4);
   CHECK(completed(tiny_split(), {}).channels == 96);
 }

@@ -136,6 +136,9 @@ class ConvBench {
     if (problem_.from_accepted) {
       args->accepted = numbers(17, problem_.accepted_dtype, sizes.sequences);
     }
+    if (problem_.circular_state) {
+      args->cache_seqlens = numbers(18, DType::kI32, sizes.sequences);
+    }
   }
 
   test::TempDir dir_;
@@ -295,6 +298,36 @@ TEST_CASE("AStateOfAVerificationHasAsManyColumnsAsItHas", "[cpu]") {
   }) == "gdn_conv: state has columns = 2147483648; accepted: 0 to 2147483647");
   CHECK(bench.refusal([](auto& a) { a.state.rank = 2; }) ==
         "gdn_conv: state has shape [9, 512]; accepted: [slots = 9, channels = 512, columns = 3]");
+}
+
+TEST_CASE("ACircularStateHasAsManyColumnsAsItHas", "[cpu]") {
+  for (const bool varlen : {false, true}) {
+    const ConvBench bench({.states = kPool, .varlen = varlen, .circular_state = true});
+    ConvArgs args = bench.args();
+    args.state = Tensor::contiguous(address(14), DType::kBF16, {kSlots, kChannels, 7});
+    args.cache_seqlens.strides[0] = 3;
+    const GdnConvParams p = bench.launched(args);
+    CHECK((p.columns == 7 && p.accepted.data == address(18) && p.accepted.stride == 3));
+  }
+  const ConvBench bench({.circular_state = true});
+  CHECK(bench.refusal([](auto& a) { a.cache_seqlens = {}; }) ==
+        "gdn_conv: cache_seqlens is missing; accepted: a tensor");
+  CHECK(bench.refusal([](auto& a) { a.cache_seqlens.dtype = DType::kI64; }) ==
+        "gdn_conv: cache_seqlens has dtype i64; accepted: i32");
+  CHECK(bench.refusal([](auto& a) { a.cache_seqlens.shape[0] = 3; }) ==
+        "gdn_conv: cache_seqlens has shape [3]; accepted: [B = 2]");
+  CHECK(bench.refusal([](auto& a) {
+    a.state = Tensor::contiguous(address(14), DType::kBF16, {2, kChannels, 2});
+  }) == "gdn_conv: state has shape [2, 512, 2]; accepted: [B = 2, channels = 512, columns = 3]");
+  CHECK(bench.refusal([](auto& a) { a.state_out = a.state; }) ==
+        "gdn_conv: state_out is given; accepted: no tensor, circular_state is true");
+  const ConvBench pool({.states = kPool, .circular_state = true});
+  CHECK(pool.refusal([](auto& a) { a.state_out_indices = a.state_indices; }) ==
+        "gdn_conv: state_out_indices is given; accepted: no tensor, circular_state is true");
+  const ConvBench plain({});
+  CHECK(plain.refusal([](auto& a) {
+    a.cache_seqlens = Tensor::contiguous(address(18), DType::kI32, {2});
+  }) == "gdn_conv: cache_seqlens is given; accepted: no tensor, circular_state is false");
 }
 
 constexpr StoredStates kEvery = StoredStates::kEvery;
@@ -631,6 +664,8 @@ TEST_CASE("StatesOfAVerificationNeedNoVectors", "[cpu]") {
       {.states = {.layout = ConvStateLayout::kChannels}, .from_accepted = true});
   CHECK(channels.takes_vectors([](auto&) {}));
   CHECK_FALSE(channels.takes_vectors([](auto& a) { a.state.strides[0] += 1; }));
+  const LayoutBench circular({.circular_state = true});
+  CHECK(circular.takes_vectors([](auto& a) { a.state.data = moved(a.state, 2); }));
 }
 
 TEST_CASE("OddNumbersOfChannelsHaveNoVectors", "[cpu]") {

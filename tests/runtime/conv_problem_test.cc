@@ -168,6 +168,33 @@ TEST_CASE("AcceptedTokensNeedAStateThatIsReadAndWritten", "[cpu]") {
   CHECK_FALSE(has_long_window(every));
 }
 
+TEST_CASE("ACircularStateGoesWithNoOtherWayToKeepStates", "[cpu]") {
+  const auto circular = [](const Change& change) {
+    return refusal([&](ConvProblem& p) {
+      p.circular_state = true;
+      change(p);
+    });
+  };
+  const std::string with = "gdn_conv: circular_state = true; accepted: false (with ";
+  CHECK(circular([](auto& p) { p.from_accepted = true; }) == with + "from_accepted)");
+  CHECK(circular([](auto& p) { p.stored_states = StoredStates::kEvery; }) ==
+        with + "stored_states = every)");
+  CHECK(circular([](auto& p) { p.checkpoints = Checkpoints::kAfter; }) == with + "checkpoints)");
+  CHECK(circular([](auto& p) { p.states.whole_window = true; }) == with + "whole_window)");
+  CHECK(circular([](auto& p) { p.states.has_initial = false; }) ==
+        "gdn_conv: has_initial_state = false; accepted: true (circular_state needs it)");
+  CHECK(circular([](auto& p) { p.states.store = false; }) ==
+        "gdn_conv: store_state = false; accepted: true (circular_state needs it)");
+  for (const bool varlen : {false, true}) {
+    const ConvProblem problem{.varlen = varlen, .circular_state = true};
+    CHECK(problem.check().ok());
+    CHECK(has_long_window(problem));
+    // Kernels of their own, with every layout.
+    CHECK(texts_of(problem) != texts_of({.varlen = varlen}));
+    CHECK_FALSE(texts_of(problem).empty());
+  }
+}
+
 TEST_CASE("CheckpointsAreOfSequencesThatKeepTheirLastState", "[cpu]") {
   const auto kept = [](Checkpoints checkpoints, const Change& change) {
     return refusal([&](ConvProblem& p) {
@@ -353,6 +380,7 @@ TEST_CASE("EveryOtherConvFieldIsCompiledIn", "[cpu]") {
       [](auto& p) { p.states.whole_window = true; },
       [](auto& p) { p.varlen = true; },
       [](auto& p) { p.from_accepted = true; },
+      [](auto& p) { p.circular_state = true; },
       [](auto& p) { p.stored_states = StoredStates::kEvery; },
       [](auto& p) {
         p.stored_states = StoredStates::kEvery;
@@ -410,6 +438,7 @@ TEST_CASE("ConvProblemsSurviveJson", "[cpu]") {
         R"("gate_mode":"none","beta_mode":"one","use_qk_l2norm":false,)"
         R"("has_initial_state":true,"store_state":true,"whole_window":false,)"
         R"("stored_states":"last","from_accepted":false,"accepted_dtype":"i32",)"
+        R"("circular_state":false,)"
         R"("checkpoints":"none","checkpoint_every":64,"batch_invariant":false})");
   ConvProblem problem = engine_problem();
   problem.heads = {.q = 2, .k = 4, .v = 8};

@@ -80,24 +80,28 @@ def causal_conv1d_update(
 
     x [B, D] or [B, D, L], `conv_state` [B, D, W - 1 or W], or [slots, D, ..] with
     `conv_state_indices` [B]; a negative index is padding: the output is zero and no state is
-    touched.  Returns y in x's shape.
+    touched.  With `cache_seqlens` [B], int32, `conv_state` has W - 1 or more columns and is a
+    circular buffer: input i of a sequence is in column i mod columns, and x[n] are its inputs from
+    cache_seqlens[n] on.  Returns y in x's shape.
 
-    Raises UnsupportedError for `cache_seqlens` (a circular buffer), for states of more than W
-    columns, which cubinery would not shift, and for inputs that require grad while grad is enabled.
+    Raises UnsupportedError for states of more than W columns without `cache_seqlens`, which
+    cubinery would not shift, and for inputs that require grad while grad is enabled.
     """
     name = "causal_conv1d.causal_conv1d_update"
     arguments.refuse_unknown(name, kwargs)
-    arguments.refuse_given(
-        name, "the newest input is in the last column", cache_seqlens=cache_seqlens
-    )
-    convolution.require_shifted_window(name, "conv_state", conv_state, weight)
+    options: dict[str, Any] = {}
+    if cache_seqlens is None:
+        convolution.require_shifted_window(name, "conv_state", conv_state, weight)
+    else:
+        convolution.require_window(name, "conv_state", conv_state, weight)
+        arguments.require_shape(name, "cache_seqlens", cache_seqlens, (x.shape[0],))
+        options["cache_seqlens"] = cache_seqlens
     arguments.refuse_autograd(name, x=x, weight=weight, bias=bias, conv_state=conv_state)
     if len(x.shape) != 2:
         arguments.require_rank(name, "x", x, "[B, D, L]")
-    options: dict[str, Any] = {}
     if conv_state_indices is not None:
         arguments.require_shape(name, "conv_state_indices", conv_state_indices, (x.shape[0],))
-        options = {
+        options |= {
             "state_indices": conv_state_indices,
             "pad_slot_id": -1,
             "zero_padding": True,

@@ -86,6 +86,8 @@ Status bind_places(const ConvBinder& bind, const ConvExtent& extent, const StepF
       binder.padding(std::min(params->read_slots, params->written_slots), &params->padding));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kHasInitialState>(&params->has_initial));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
+  CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kCacheSeqlens>(&params->accepted));
+  CUBINERY_RETURN_IF_ERROR((bind.check_absent<TensorId::kStateOut, TensorId::kStateOutIndices>()));
   const auto bind_tensor = [&](const Dim& rows) -> Status {
     const auto [name, checkpoints] = bind.named<TensorId::kCheckpoints>();
     auto& [data, stride, kept] = params->checkpoints;

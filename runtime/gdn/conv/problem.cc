@@ -51,6 +51,23 @@ Status check_checkpoints(const ConvProblem& problem) {
   return bad_field(kConvOp, "checkpoint_every", value_text(problem.checkpoint_every), "1 and more");
 }
 
+Status check_circular(const ConvProblem& problem) {
+  if (!problem.circular_state) return {};
+  const auto refused = [&](std::string_view with) {
+    return bad_field(kConvOp, "circular_state", "true", fmt::format("false (with {})", with));
+  };
+  if (problem.from_accepted) return refused("from_accepted");
+  if (stores_every(problem)) return refused("stored_states = every");
+  if (problem.checkpoints != Checkpoints::kNone) return refused("checkpoints");
+  if (problem.states.whole_window) return refused("whole_window");
+  constexpr std::string_view kNeeded = "true (circular_state needs it)";
+  if (!problem.states.has_initial) {
+    return bad_field(kConvOp, "has_initial_state", "false", kNeeded);
+  }
+  if (problem.states.store) return {};
+  return bad_field(kConvOp, "store_state", "false", kNeeded);
+}
+
 }  // namespace
 
 Status ConvProblem::check() const {
@@ -58,6 +75,7 @@ Status ConvProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(split_qkv ? check_split(*this) : check_unsplit(*this));
   if (width < 2 || width > 4) return bad_field(kConvOp, "width", value_text(width), "2, 3, 4");
   CUBINERY_RETURN_IF_ERROR(check_checkpoints(*this));
+  CUBINERY_RETURN_IF_ERROR(check_circular(*this));
   if (!from_accepted) return {};
   constexpr std::string_view kNeeded = "true (from_accepted needs it)";
   if (!states.has_initial) return bad_field(kConvOp, "has_initial_state", "false", kNeeded);

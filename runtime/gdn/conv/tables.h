@@ -67,6 +67,9 @@ struct Fields<gdn::ConvProblem> {
           "on, or with stored_states every from which state; needs has_initial_state and "
           "store_state"),
       fixed<&P::accepted_dtype>("dtype of accepted (from_accepted)", gdn::kIntegers),
+      fixed<&P::circular_state>(
+          "states are circular buffers, and cache_seqlens says where in its own a sequence goes "
+          "on; needs has_initial_state and store_state"),
       fixed<&P::checkpoints>(
           "states are also kept from before tokens 0, N, 2N... (before), after tokens N, 2N... "
           "(after), or after as many tokens as checkpoint_offsets says (at); N is "
@@ -147,18 +150,30 @@ inline constexpr auto kBeta =
 inline constexpr auto kState =
     spec(tensors::kState.member(), formed(tensors::kState.info, TensorKind::kConvStates),
          CUBINERY_TYPE(states.dtype), tensors::kNoState);
+// Of a circular state the other columns go on being read: it stays where it is.
+inline constexpr Absence kCircular{"circular_state is true", CUBINERY_WHERE(p.circular_state)};
 inline constexpr auto kStateOut =
     spec(tensors::kStateOut.member(), formed(tensors::kStateOut.info, TensorKind::kConvStates),
-         CUBINERY_TYPE(states.dtype), tensors::kNotStored);
+         CUBINERY_TYPE(states.dtype), tensors::kNotStored, kCircular);
+inline constexpr auto kStateOutIndices =
+    spec(tensors::kStateOutIndices.member(), tensors::kStateOutIndices.info,
+         CUBINERY_TYPE(states.index_dtype), tensors::kNoPool, kCircular);
 inline constexpr auto kCheckpoints = spec(
     tensors::kCheckpoints.member(), formed(tensors::kCheckpoints.info, TensorKind::kCheckpoints),
     CUBINERY_TYPE(states.dtype), tensors::kNoCheckpoints);
 
+inline constexpr auto kCacheSeqlens = spec(
+    "the inputs that a sequence has had: input i is in column i mod columns",
+    CUBINERY_MEMBER(cache_seqlens),
+    tensors::vector(TensorId::kCacheSeqlens, TensorKind::kCounts, Axis::kSequences, "i32"),
+    [](const auto&) { return DType::kI32; },
+    Absence{"circular_state is false", CUBINERY_WHERE(!p.circular_state)});
+
 // Random numbers of the harness are drawn by this order.
 inline constexpr auto kAll = std::make_tuple(
     tensors::kX, kWeight, kBias, kY, kQ, kK, kV, kA, kB, kALog, kDtBias, kG, kBeta,
-    tensors::kCuSeqlens, tensors::kHasInitialState, tensors::kAccepted, kState, kStateOut,
-    tensors::kStateIndices, tensors::kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts,
+    tensors::kCuSeqlens, tensors::kHasInitialState, tensors::kAccepted, kCacheSeqlens, kState,
+    kStateOut, tensors::kStateIndices, kStateOutIndices, kCheckpoints, tensors::kCheckpointCuStarts,
     tensors::kCheckpointOffsets, tensors::kCheckpointSlots);
 
 }  // namespace conv_tensors

@@ -52,6 +52,7 @@ enum class TensorId : std::uint8_t {
   kA,
   kB,
   kAccepted,
+  kCacheSeqlens,
   kLayers,
   kCount,
 };

@@ -50,7 +50,7 @@ class Columns {
     } else {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        const auto* const column = from + (places.start + j) * p.read_stride.column;
+        const auto* const column = from + column_at(p, places.start + j) * p.read_stride.column;
         if constexpr (kVectors) {
           x_[j].load(column);
         } else {
@@ -91,7 +91,12 @@ class Columns {
   template <class Input>
   __device__ void store_next(const ConvInputs& p, const ConvChannels& lane,
                              const ConvPlaces& places, int tokens, Input input) const {
-    store_next(NewState<kKey>{p, places.slots.write}, lane, tokens, input);
+    const NewState<kKey> written{p, places.slots.write};
+    if constexpr (has_circular_state(kKey)) {
+      store_around(written, p.columns, lane, places.start, tokens, input);
+    } else {
+      store_next(written, lane, tokens, input);
+    }
   }
 
   // Writes the state behind `tokens` tokens; `written`: as NewState.  Input h is column h of the
@@ -157,6 +162,32 @@ class Columns {
   }
 
  private:
+  // A column of the state, behind whose last one a circular one begins anew.
+  static __device__ int column_at(const ConvInputs& p, int column) {
+    if constexpr (has_circular_state(kKey)) {
+      return column < p.columns ? column : column - p.columns;
+    } else {
+      return column;
+    }
+  }
+
+  // Writes tokens to a circular state of so many columns, behind the window that begins at `start`:
+  // the last ones, where they go around it.
+  template <class Input>
+  static __device__ void store_around(const NewState<kKey>& written, int columns,
+                                      const ConvChannels& lane, int start, int tokens,
+                                      Input input) {
+    auto* const to = written.data() + lane.first * written.stride().channel;
+    const int first = max(tokens - columns, 0);
+    int column = static_cast<int>((1LL * start + kColumns + first) % columns);
+    for (int t = first; t < tokens; ++t) {
+      float x[kCount];
+      to_floats(input(t), x);
+      store(written, lane, to + column * written.stride().column, x);
+      column = column + 1 == columns ? 0 : column + 1;
+    }
+  }
+
   // Zeros where there is nothing to copy.
   static __device__ void copy_columns(const ConvInputs& p, const ConvChannels& lane, bool is_there,
                                       const Storage<kDType>* from, Storage<kDType>* to,

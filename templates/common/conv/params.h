@@ -33,15 +33,25 @@ struct ConvInputs {
   long long read_slots, written_slots;
 };
 
-// Whether a state has columns for each token of a launch, and a count says from where it goes on.
-// With a window after each token the count names one of those.  This and the next: of a kernel's
-// key, or of an operator's problem.
+// Whether a state is a circular buffer.  This and the next: of a kernel's key, or of an operator's
+// problem.
+template <class Key>
+constexpr bool has_circular_state(const Key& key) {
+  if constexpr (requires { key.circular_state; }) {
+    return key.circular_state;
+  } else {
+    return false;
+  }
+}
+
+// Whether a state has as many columns as its tensor, and a count says from where it goes on.
+// With a window after each token the count names one of those.
 template <class Key>
 constexpr bool has_long_window(const Key& key) {
   if constexpr (requires { key.stored_states; }) {
     if (stores_every(key)) return false;
   }
-  return key.from_accepted;
+  return key.from_accepted || has_circular_state(key);
 }
 
 // Columns of a state without a long window; the fewest of one.
