@@ -58,9 +58,10 @@ struct PrefillProblem {
   // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
   Segments segments = Segments::kAuto;
 
-  // The same bits for a sequence whatever the batch: one path and one value of the fields that
-  // change bits for all sizes.  Off: the fastest for each size; results may differ in their last
-  // bits between sizes, never from run to run.
+  // The same bits for a sequence whatever the batch: one path, that of the architecture (Hopper's
+  // on sm_90a, where it takes the problem), and one value of the fields that change bits for all
+  // sizes. Off: the fastest for each size; results may differ in their last bits between sizes,
+  // never from run to run.
   bool batch_invariant = false;
 
   // OK, or kInvalidArgument naming the field, its value and what is accepted.
