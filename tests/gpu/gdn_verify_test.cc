@@ -84,22 +84,7 @@ TEST_CASE("GdnVerify.EveryHeadRatio", "[gpu][verify]") {
 }
 
 TEST_CASE("GdnVerify.EveryDim", "[gpu][verify][big][slow]") {
-  std::vector<VerifyProblem> problems;
-  for (int dim = 16; dim <= 256; dim += 16) {
-    for (const StateLayout layout : kLayouts) {
-      for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
-        VerifyProblem problem = small_verify();
-        problem.states.layout = layout;
-        problem.states.dtype = state_dtype;
-        problem.key_dim = dim;
-        problem.value_dim = 272 - dim;
-        problems.push_back(problem);
-        problem.key_dim = problem.value_dim = dim;
-        problems.push_back(problem);
-      }
-    }
-  }
-  run_cases(problems, {uniform(3, 4)});
+  run_cases(every_dim(small_verify()), {uniform(3, 4)});
 }
 
 TEST_CASE("GdnVerify.EveryNumberOfTokens", "[gpu][verify][sanitize]") {

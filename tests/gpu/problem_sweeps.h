@@ -53,6 +53,26 @@ std::vector<Problem> state_dtypes_and_layouts(const Problem& base,
   return problems;
 }
 
+// Every key_dim with as large a value_dim, and with one that is large where it is small.
+template <class Problem>
+std::vector<Problem> every_dim(const Problem& base) {
+  std::vector<Problem> problems;
+  for (int dim = 16; dim <= 256; dim += 16) {
+    for (const gdn::StateLayout layout : kLayouts) {
+      for (const DType state_dtype : {DType::kF32, DType::kBF16}) {
+        for (const int value_dim : {272 - dim, dim}) {
+          Problem& problem = problems.emplace_back(base);
+          problem.states.layout = layout;
+          problem.states.dtype = state_dtype;
+          problem.key_dim = dim;
+          problem.value_dim = value_dim;
+        }
+      }
+    }
+  }
+  return problems;
+}
+
 template <class Problem>
 std::vector<Problem> gate_modes_and_dtypes(const Problem& base) {
   using gdn::GateMode;
