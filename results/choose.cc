@@ -158,7 +158,7 @@ std::vector<Toolchain> toolchains_of(
   return toolchains;
 }
 
-Ladder::Ladder(Wanted wanted, std::vector<TuningResult> results)
+Ladder::Ladder(Wanted wanted, Results results)
     : wanted_(std::move(wanted)), results_(std::move(results)) {
   // Many results have the same configuration, and asking is what takes time here.
   std::vector<std::pair<const std::vector<TunedValue>*, bool>> asked;
@@ -170,7 +170,7 @@ Ladder::Ladder(Wanted wanted, std::vector<TuningResult> results)
     if (known != asked.end()) return known->second;
     return asked.emplace_back(&values, wanted_.usable(values)).second;
   };
-  for (const TuningResult& result : results_) {
+  for (const TuningResult& result : *results_) {
     const Setting& setting = result.setting;
     if (setting.op != wanted_.op) continue;
     const std::optional<Kin> kin = kin_of(setting);

@@ -4,6 +4,7 @@
 #include <compare>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,8 +53,14 @@ Wanted wanted_of(const TuningSpace& space);
 // rung are left out.
 class Ladder {
  public:
-  // `results`: in the order of precedence (the user's before the library's).
-  Ladder(Wanted wanted, std::vector<TuningResult> results);
+  using Results = std::shared_ptr<const std::vector<TuningResult>>;
+
+  // `results`: in the order of precedence (the user's before the library's); shared, since there
+  // are many, and a ladder for each GPU that may take them.
+  Ladder(Wanted wanted, Results results);
+  Ladder(Wanted wanted, std::vector<TuningResult> results)
+      : Ladder(std::move(wanted),
+               std::make_shared<const std::vector<TuningResult>>(std::move(results))) {}
   Ladder(Ladder&&) = default;
   Ladder& operator=(Ladder&&) = default;
 
@@ -119,8 +126,8 @@ class Ladder {
   std::optional<Nearest> nearest(Step step, const Point& point) const;
 
   Wanted wanted_;
-  std::vector<TuningResult> results_;
-  std::vector<Ranked> ranked_;
+  Results results_;
+  std::vector<Ranked> ranked_;  // of results_
   // Why how many results were left out, or count below all others.
   std::vector<std::pair<std::string, int>> reasons_;
 };

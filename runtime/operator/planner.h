@@ -221,10 +221,11 @@ std::vector<KernelSpec> Planner<Problem>::kernels(const KnownResults& known) con
   for (const CandidatePtr& candidate : defaults()) add_kernels(*candidate, &specs);
   Wanted asked = wanted();
   asked.gpu.arch = target_.arch.name();
-  const std::vector<TuningResult> results = results_for(asked, known.results);
-  if (results.empty()) return specs;
-  for (const Toolchain& toolchain : toolchains_of(results, known.templates)) {
-    for (const GpuIdentity& gpu : gpus_of(target_.arch, results)) {
+  const auto results =
+      std::make_shared<const std::vector<TuningResult>>(results_for(asked, known.results));
+  if (results->empty()) return specs;
+  for (const Toolchain& toolchain : toolchains_of(*results, known.templates)) {
+    for (const GpuIdentity& gpu : gpus_of(target_.arch, *results)) {
       Planner there = *this;
       there.target_ = target_of(target_.arch, gpu);
       Wanted asked_there = there.wanted();
