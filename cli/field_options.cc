@@ -18,15 +18,15 @@ bool is_read_with_the_model(const Request& request, const std::string& name) {
 
 // As a switch of the request's model.
 bool is_switch(const Request& request, const std::string& name, const std::string& text) {
-  if (request.form.empty()) return false;
+  if (request.asked.form.empty()) return false;
   if (is_read_with_the_model(request, name)) return true;
-  return has_field(request, std::string(gdn::field_of(request.model_form, name, text)));
+  return has_field(request, std::string(gdn::field_of(request.asked.of, name, text)));
 }
 
 }  // namespace
 
 bool has_field(const Request& request, const std::string& field) {
-  return !request.own_kernel && read_json(field, to_json(request.problem))->contains(field);
+  return !request.own_kernel && read_json(field, to_json(request.asked.problem))->contains(field);
 }
 
 FieldOptions::FieldOptions(const std::map<std::string, std::string>& fields,
@@ -40,7 +40,7 @@ FieldOptions::FieldOptions(const std::map<std::string, std::string>& fields,
 }
 
 bool FieldOptions::changes(const Request& request, const std::string& name) const {
-  const bool is_of_model = !request.form.empty() && switches_.contains(name);
+  const bool is_of_model = !request.asked.form.empty() && switches_.contains(name);
   return is_of_model ? is_switch(request, name, fields_.at(name)) : has_field(request, name);
 }
 
@@ -50,13 +50,13 @@ bool FieldOptions::change_all(const Request& request) const {
 }
 
 std::map<std::string, std::string> FieldOptions::of(const Request& request) const {
-  if (request.form.empty()) return fields_;
+  if (request.asked.form.empty()) return fields_;
   gdn::Switches switches, own;
   for (const auto& [name, text] : fields_) {
     if (is_read_with_the_model(request, name)) continue;
     (switches_.contains(name) ? switches : own)[name] = text;
   }
-  gdn::Switches fields = gdn::fields_of_form(request.model_form, switches);
+  gdn::Switches fields = gdn::fields_of_form(request.asked.of, switches);
   fields.insert(own.begin(), own.end());
   return fields;
 }

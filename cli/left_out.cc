@@ -21,11 +21,12 @@ std::string_view instead_of(std::string_view form) {
 
 void LeftOuts::add(const Request& request, const Status& why, std::string_view arch,
                    std::string_view instead) {
-  all_.push_back({.what = request.form.empty() ? operator_of(request.problem) : request.form,
-                  .origin = request.origin,
-                  .arch = std::string(arch),
-                  .why = std::string(why.message()),
-                  .instead = std::string(instead)});
+  all_.push_back(
+      {.what = request.asked.form.empty() ? operator_of(request.asked.problem) : request.asked.form,
+       .origin = request.origin,
+       .arch = std::string(arch),
+       .why = std::string(why.message()),
+       .instead = std::string(instead)});
 }
 
 void LeftOuts::add(const Request& request, const Status& why, std::string_view arch) {
@@ -33,7 +34,7 @@ void LeftOuts::add(const Request& request, const Status& why, std::string_view a
 }
 
 void LeftOuts::add_replaced(const Request& request, const Status& why, std::string_view arch) {
-  add(request, why, arch, instead_of(request.form));
+  add(request, why, arch, instead_of(request.asked.form));
 }
 
 void LeftOuts::print() const {

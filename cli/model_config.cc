@@ -48,7 +48,9 @@ Result<Request> read_listed_problem(Json entry) {
   entry.erase("op");
   Result<Problem> problem = parse_problem(name, entry.dump());
   if (!problem) return std::move(problem).error();
-  return Request{.problem = *std::move(problem), .origin = {}, .arch = {}};
+  Request request;
+  request.asked.problem = *std::move(problem);
+  return request;
 }
 
 Result<Request> read_entry(Json entry) {
@@ -97,7 +99,7 @@ is 3.)";
 
 bool stands_in(const Request& other, const Request& request) {
   return request.may_be_left_out && other.origin == request.origin &&
-         (!request.engine.empty() || other.problem.index() == request.problem.index());
+         (!request.engine.empty() || other.asked.problem.index() == request.asked.problem.index());
 }
 
 Result<std::vector<Request>> read_model_config(std::string_view file, std::string_view text,
@@ -108,11 +110,10 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
     const Result<std::vector<Problem>> problems = cubinery::problems_for_model(text, size, options);
     if (!problems) return invalid(fmt::format("{}: {}", file, problems.error().message()));
     for (std::size_t i = 0; i < problems->size(); ++i) {
-      requests.push_back({.problem = problems->at(i),
+      const std::string form(model_forms()[i].name);
+      requests.push_back({.asked = {.form = form, .problem = problems->at(i), .of = form},
                           .origin = fmt::format("{}, tp {}", file, size),
-                          .arch = {},
-                          .form = std::string(model_forms()[i].name),
-                          .model_form = std::string(model_forms()[i].name)});
+                          .arch = {}});
     }
   }
   return requests;
@@ -123,17 +124,14 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
                                                const gdn::ModelOptions& options) {
   std::vector<Request> requests;
   for (const int size : tp) {
-    const Result<std::vector<gdn::EngineProblem>> problems =
+    Result<std::vector<gdn::EngineProblem>> problems =
         gdn::problems_for_engine(text, size, engine, options);
     if (!problems) return invalid(fmt::format("{}: {}", file, problems.error().message()));
-    for (const gdn::EngineProblem& one : *problems) {
-      requests.push_back({.problem = one.problem,
+    for (gdn::EngineProblem& one : *problems) {
+      requests.push_back({.asked = std::move(one),
                           .origin = fmt::format("{}, {}, tp {}", file, engine, size),
                           .arch = {},
-                          .form = one.form,
-                          .model_form = one.of,
-                          .engine = std::string(engine),
-                          .instead_of = one.instead_of});
+                          .engine = std::string(engine)});
     }
   }
   return requests;

@@ -13,16 +13,15 @@ namespace cubinery {
 
 // One problem that somebody wants kernels for, or one kernel of their own.
 struct Request {
-  Problem problem;
-  std::string origin;        // "config.json, tp 4"; "problems.json, entry 3"; "command line"
-  std::string arch;          // empty: every architecture of --arch
-  std::string form{};        // of a model, or of an engine; empty: the problem is none of a model's
-  std::string model_form{};  // of the model: the form itself, or what the engine's is made from
-  std::string engine{};
-  std::string instead_of{};  // a form, as of gdn::EngineProblem
+  // An engine's, or a model's, whose form it is made from is itself; a problem that is none of a
+  // model's has no form.
+  gdn::EngineProblem asked;
+  std::string origin;    // "config.json, tp 4"; "problems.json, entry 3"; "command line"
+  std::string arch;      // empty: every architecture of --arch
+  std::string engine{};  // empty: none
   // It is a form that nobody named: left out where it cannot be had and another one can.
   bool may_be_left_out = false;
-  std::optional<KernelSpec> own_kernel{};  // then `problem` means nothing
+  std::optional<KernelSpec> own_kernel{};  // then `asked` means nothing
 };
 // Whether the request, which cannot be had, is left out because of `other`, which can: another form
 // of the same operator and model, or of the same engine.

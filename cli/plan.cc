@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <optional>
 
 #include "cli/print.h"
 #include "codegen/identity.h"
@@ -35,31 +36,54 @@ Result<std::vector<KernelSpec>> kernels_of(const Request& request, std::string_v
                                            const ResultsByOperator& results,
                                            const std::vector<std::string>& paths) {
   if (request.own_kernel) return std::vector<KernelSpec>{*request.own_kernel};
-  const Problem& problem = request.problem;
+  const Problem& problem = request.asked.problem;
   const auto known = results.find(operator_of(problem));
   return known != results.end() ? kernels(problem, arch, paths, known->second)
                                 : kernels(problem, arch, paths);
 }
 
-// Whether another form has kernels where the request has none.
-bool is_left_out(const Request& request, const std::vector<Request>& requests,
-                 std::string_view arch, const ResultsByOperator& results,
-                 const std::vector<std::string>& paths) {
-  return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
-    return stands_in(other, request) && kernels_of(other, arch, results, paths);
-  });
-}
+// The requests on one architecture; each is asked once, when somebody wants to know.
+class OnArch {
+ public:
+  using Kernels = Result<std::vector<KernelSpec>>;
 
-// Whether the form in whose place the request's would be is there.
-bool is_replaced(const Request& request, const std::vector<Request>& requests,
-                 std::string_view arch, const ResultsByOperator& results,
-                 const std::vector<std::string>& paths) {
-  if (request.instead_of.empty() || !request.may_be_left_out) return false;
-  return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
-    return other.origin == request.origin && other.form == request.instead_of &&
-           kernels_of(other, arch, results, paths);
-  });
-}
+  OnArch(const std::vector<Request>& requests, const std::string& arch,
+         const ResultsByOperator& results, const std::vector<std::string>& paths)
+      : requests_(requests),
+        arch_(arch),
+        results_(results),
+        paths_(paths),
+        kernels_(requests.size()) {}
+
+  const Kernels& kernels(const Request& request) {
+    std::optional<Kernels>& kernels = kernels_[static_cast<std::size_t>(&request - &requests_[0])];
+    if (!kernels) kernels = kernels_of(request, arch_, results_, paths_);
+    return *kernels;
+  }
+
+  // Whether another form has kernels where the request has none.
+  bool is_left_out(const Request& request) {
+    return std::any_of(requests_.begin(), requests_.end(), [&](const Request& other) {
+      return stands_in(other, request) && kernels(other);
+    });
+  }
+
+  // Whether the form in whose place the request's would be is there.
+  bool is_replaced(const Request& request) {
+    const std::string& instead_of = request.asked.instead_of;
+    if (instead_of.empty() || !request.may_be_left_out) return false;
+    return std::any_of(requests_.begin(), requests_.end(), [&](const Request& other) {
+      return other.origin == request.origin && other.asked.form == instead_of && kernels(other);
+    });
+  }
+
+ private:
+  const std::vector<Request>& requests_;
+  const std::string& arch_;
+  const ResultsByOperator& results_;
+  const std::vector<std::string>& paths_;
+  std::vector<std::optional<Kernels>> kernels_;  // by request
+};
 
 std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
 
@@ -75,13 +99,13 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
   std::map<std::pair<std::string, std::string>, std::size_t> index;  // (arch, key) -> place in jobs
   for (const std::string& arch : *wanted) {
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
+    OnArch there(requests, arch, results, paths);
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
-      if (is_replaced(request, requests, arch, results, paths)) continue;
-      const Result<std::vector<KernelSpec>> specs = kernels_of(request, arch, results, paths);
+      if (there.is_replaced(request)) continue;
+      const Result<std::vector<KernelSpec>>& specs = there.kernels(request);
       if (!specs) {
-        if (specs.error().code() == Code::kUnsupported &&
-            is_left_out(request, requests, arch, results, paths)) {
+        if (specs.error().code() == Code::kUnsupported && there.is_left_out(request)) {
           if (left_out != nullptr) left_out->add_replaced(request, specs.error(), arch);
           continue;
         }

@@ -299,7 +299,7 @@ Status ProblemOptions::check_operators_are_there(const std::vector<Request>& req
   std::vector<std::string> there;
   for (const Request& request : requests) {
     if (request.own_kernel) continue;
-    const std::string op(operator_of(request.problem));
+    const std::string op(operator_of(request.asked.problem));
     if (!is_in(there, op)) there.push_back(op);
   }
   for (const std::string& name : operators_) {
@@ -313,9 +313,10 @@ Status ProblemOptions::check_operators_are_there(const std::vector<Request>& req
 
 bool ProblemOptions::is_named(const Request& request) const {
   if (request.own_kernel) return operators_.empty();
-  if (!operators_.empty() && !is_in(operators_, operator_of(request.problem))) return false;
-  if (forms_.empty() || request.form.empty() || is_in(forms_, request.form)) return true;
-  return asks_for_functions() && request.form.starts_with(gdn::kOfFunctions);
+  if (!operators_.empty() && !is_in(operators_, operator_of(request.asked.problem))) return false;
+  if (forms_.empty() || request.asked.form.empty() || is_in(forms_, request.asked.form))
+    return true;
+  return asks_for_functions() && request.asked.form.starts_with(gdn::kOfFunctions);
 }
 
 // What decides how a configuration is read; the rest changes problems, each for itself.
@@ -349,7 +350,9 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
     }
     std::vector<Request> requests;
     for (const std::string& op : operator_names()) {
-      requests.push_back({default_problem(op), "command line", /*arch=*/{}});
+      Request& request = requests.emplace_back();
+      request.asked.problem = default_problem(op);
+      request.origin = "command line";
     }
     return requests;
   }
@@ -402,14 +405,14 @@ Result<std::vector<Request>> ProblemOptions::requests(LeftOuts* left_out) const 
   std::vector<Request> changed;
   std::vector<std::pair<Request, Status>> refused;
   for (Request& request : *requests) {
-    request.may_be_left_out = !request.form.empty() && forms_.empty() && manifests_.empty();
+    request.may_be_left_out = !request.asked.form.empty() && forms_.empty() && manifests_.empty();
     if (request.own_kernel) {
       changed.push_back(std::move(request));
       continue;
     }
-    Result<Problem> problem = with_fields(request.problem, options.of(request));
+    Result<Problem> problem = with_fields(request.asked.problem, options.of(request));
     if (problem) {
-      request.problem = *std::move(problem);
+      request.asked.problem = *std::move(problem);
       changed.push_back(std::move(request));
     } else {
       refused.emplace_back(std::move(request), std::move(problem).error());

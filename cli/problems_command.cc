@@ -34,12 +34,12 @@ struct Problems {
 
 Json json_of(const Request& request) {
   Json object;
-  if (!request.own_kernel) object["op"] = operator_of(request.problem);
+  if (!request.own_kernel) object["op"] = operator_of(request.asked.problem);
   if (!request.arch.empty()) object["arch"] = request.arch;
   if (request.own_kernel) {
     object["spec"] = *read_json("spec", to_json(*request.own_kernel));
   } else {
-    object.update(*read_json("problem", to_json(request.problem)));
+    object.update(*read_json("problem", to_json(request.asked.problem)));
   }
   return object;
 }
@@ -47,7 +47,7 @@ Json json_of(const Request& request) {
 // One problem on each line.
 Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
   if (alone) {
-    if (requests.size() == 1) return to_json(requests[0].problem) + "\n";
+    if (requests.size() == 1) return to_json(requests[0].asked.problem) + "\n";
     return Status(
         Code::kInvalidArgument,
         fmt::format("one name in --op or --form prints one problem, and here are {}; accepted: one "

@@ -111,7 +111,7 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts*
                       "examples/05_tune_own_kernel.cc)",
                       request.origin, request.own_kernel->kernel));
     }
-    wanted.push_back(request.problem);
+    wanted.push_back(request.asked.problem);
   }
   const Result<ShapeGrid> grid = shapes.grid(wanted);
   if (!grid) return grid.error().clone();

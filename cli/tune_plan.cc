@@ -57,9 +57,9 @@ class Gatherer {
 
   // Shapes without head counts: those of the problem count.
   Status add(const Request& request, const std::vector<Shape>& shapes) {
-    const Result<TuningSpace> space = tuning_space(request.problem, target_);
+    const Result<TuningSpace> space = tuning_space(request.asked.problem, target_);
     if (!space) return in_request(request, space.error());
-    const std::size_t at = index_of(*space, request.problem);
+    const std::size_t at = index_of(*space, request.asked.problem);
     ++spaces_[at].problems;
     for (const Shape& shape : shapes) add_shape(request, shape, &candidates_[at]);
     return {};
@@ -93,9 +93,10 @@ class Gatherer {
 
   static void add_shape(const Request& request, const Shape& shape,
                         std::vector<ShapeCandidate>* candidates) {
-    const Shape features = features_of(request.problem, shape);
-    ShapeCandidate made{{with_heads(shape, request.problem), bucket_of(features), request.origin},
-                        off_centre(features)};
+    const Shape features = features_of(request.asked.problem, shape);
+    ShapeCandidate made{
+        {with_heads(shape, request.asked.problem), bucket_of(features), request.origin},
+        off_centre(features)};
     const auto same = std::find_if(candidates->begin(), candidates->end(), [&](const auto& other) {
       return other.planned.bucket == made.planned.bucket;
     });
@@ -119,12 +120,12 @@ Result<Target> target_named(std::string_view arch) {
 }
 
 Result<std::vector<Shape>> shapes_in(const Request& request, const ShapeGrid& grid) {
-  std::vector<Shape> shapes = shapes_of(request.problem, grid);
+  std::vector<Shape> shapes = shapes_of(request.asked.problem, grid);
   if (!shapes.empty()) return shapes;
   return Status(Code::kInvalidArgument,
                 fmt::format("{}: {} can have none of these shapes: no sequence without a token, "
                             "and equal lengths where sequences are not packed",
-                            request.origin, operator_of(request.problem)));
+                            request.origin, operator_of(request.asked.problem)));
 }
 
 bool is_of_heads(const ShapeSize& size) { return size.name.ends_with("_heads"); }
@@ -144,7 +145,7 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
   if (!target) return target.error().clone();
   const auto is_left_out = [&](const Request& request) {
     return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
-      return stands_in(other, request) && tuning_space(other.problem, *target);
+      return stands_in(other, request) && tuning_space(other.asked.problem, *target);
     });
   };
   Gatherer gatherer(*target);
@@ -172,7 +173,8 @@ Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>&
     if (!lines) return lines.error().clone();
     if (lines->empty()) return Status(Code::kInvalidArgument, file + ": no result of a tuning");
     for (const ResultLine& line : *lines) {
-      Request request{.problem = {}, .origin = fmt::format("{}:{}", file, line.number), .arch = {}};
+      Request request;
+      request.origin = fmt::format("{}:{}", file, line.number);
       const auto refused = [&](const Status& why) {
         return Status(why.code(), fmt::format("{}: {}", request.origin, why.message()));
       };
@@ -180,7 +182,7 @@ Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>&
       const Setting& setting = line.result->setting;
       const Result<Problem> problem = problem_of(setting);
       if (!problem) return refused(problem.error());
-      request.problem = *problem;
+      request.asked.problem = *problem;
       Shape shape = setting.shape;
       std::erase_if(shape, is_of_heads);
       CUBINERY_RETURN_IF_ERROR(gatherer.add(request, {shape}));

@@ -72,7 +72,7 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
     REQUIRE(requests.size() == 40);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       const int tp = 1 << i / 8;
-      CHECK(requests[i].form == form_names()[i % 8]);
+      CHECK(requests[i].asked.form == form_names()[i % 8]);
       CHECK(requests[i].origin == model + ", tp " + std::to_string(tp));
       CHECK(requests[i].arch.empty());
       const auto check_problem = i % 8 <= 1   ? check_heads_and_dims<gdn::DecodeProblem>
@@ -80,7 +80,7 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
                                  : i % 8 == 3 ? check_heads_and_dims<gdn::VerifyProblem>
                                  : i % 8 == 4 ? check_heads_and_dims<gdn::CommitProblem>
                                               : check_heads_and_dims<gdn::ConvProblem>;
-      check_problem(requests[i].problem, 16 / tp, value_heads.at(model) / tp);
+      check_problem(requests[i].asked.problem, 16 / tp, value_heads.at(model) / tp);
     }
   }
   CHECK(found == value_heads.size());
@@ -89,7 +89,7 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
 TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
   const auto requests =
       read_model_config("c", config_of("Qwen3-Next-80B-A3B-Instruct"), {1}).value();
-  CHECK(to_json(requests[0].problem) ==
+  CHECK(to_json(requests[0].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -99,7 +99,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("norm_weight_dtype":"f32","conv_width":0,"conv_activation":"silu",)"
         R"("conv_has_bias":false,"conv_weight_dtype":"bf16","conv_state_dtype":"bf16",)"
         R"("conv_state_layout":"columns","conv_whole_window":false,"batch_invariant":false})");
-  CHECK(to_json(requests[2].problem) ==
+  CHECK(to_json(requests[2].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -108,7 +108,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
         R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
-  CHECK(to_json(requests[3].problem) ==
+  CHECK(to_json(requests[3].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -119,7 +119,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("from_accepted":true,"accepted_dtype":"i32","tree":false,"parents_dtype":"i32",)"
         R"("round_each_token":false,"output_norm":"none","norm_weight_dtype":"f32",)"
         R"("batch_invariant":false})");
-  CHECK(to_json(requests[4].problem) ==
+  CHECK(to_json(requests[4].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"
         R"("a_log_dtype":"f32","dt_bias_dtype":"bf16","state_dtype":"f32","index_dtype":"i32",)"
@@ -128,7 +128,7 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"accepted_dtype":"i32",)"
         R"("batch_invariant":false})");
-  CHECK(to_json(requests[5].problem) ==
+  CHECK(to_json(requests[5].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","weight_dtype":"bf16","width":4,"activation":"silu",)"
         R"("has_bias":false,"split_qkv":true,"gate_dtype":"f32","beta_dtype":"f32",)"
@@ -145,11 +145,11 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
 TEST_CASE("dtypes come from the model config", "[cpu]") {
   const auto problem_of = [](const std::string& text) {
     const auto requests = read_model_config("c", text, {1}).value();
-    const auto& decode = std::get<gdn::DecodeProblem>(requests[0].problem);
-    const auto& prefill = std::get<gdn::PrefillProblem>(requests[2].problem);
-    const auto& verify = std::get<gdn::VerifyProblem>(requests[3].problem);
-    const auto& commit = std::get<gdn::CommitProblem>(requests[4].problem);
-    const auto& conv = std::get<gdn::ConvProblem>(requests[5].problem);
+    const auto& decode = std::get<gdn::DecodeProblem>(requests[0].asked.problem);
+    const auto& prefill = std::get<gdn::PrefillProblem>(requests[2].asked.problem);
+    const auto& verify = std::get<gdn::VerifyProblem>(requests[3].asked.problem);
+    const auto& commit = std::get<gdn::CommitProblem>(requests[4].asked.problem);
+    const auto& conv = std::get<gdn::ConvProblem>(requests[5].asked.problem);
     CHECK(conv.dtype == decode.dtype);
     CHECK(conv.weight_dtype == decode.dtype);
     CHECK(conv.states.dtype == decode.dtype);
@@ -244,18 +244,18 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
   manifest.push_back({{"op", "gdn_decode"}, {"key_dim", 64}});
   const auto requests = read_manifest("list.json", manifest.dump()).value();
   REQUIRE(requests.size() == 6);
-  CHECK(operator_of(requests[0].problem) == "gdn_decode");
-  CHECK(to_json(requests[0].problem) == to_json(decode));
+  CHECK(operator_of(requests[0].asked.problem) == "gdn_decode");
+  CHECK(to_json(requests[0].asked.problem) == to_json(decode));
   CHECK(requests[0].arch == "sm_80");
-  CHECK(operator_of(requests[1].problem) == "gdn_prefill");
-  CHECK(to_json(requests[1].problem) == to_json(prefill));
-  CHECK(operator_of(requests[2].problem) == "gdn_verify");
-  CHECK(to_json(requests[2].problem) == to_json(verify));
-  CHECK(operator_of(requests[3].problem) == "gdn_commit");
-  CHECK(to_json(requests[3].problem) == to_json(commit));
-  CHECK(operator_of(requests[4].problem) == "gdn_conv");
-  CHECK(to_json(requests[4].problem) == to_json(conv));
-  const auto& partial = std::get<gdn::DecodeProblem>(requests[5].problem);
+  CHECK(operator_of(requests[1].asked.problem) == "gdn_prefill");
+  CHECK(to_json(requests[1].asked.problem) == to_json(prefill));
+  CHECK(operator_of(requests[2].asked.problem) == "gdn_verify");
+  CHECK(to_json(requests[2].asked.problem) == to_json(verify));
+  CHECK(operator_of(requests[3].asked.problem) == "gdn_commit");
+  CHECK(to_json(requests[3].asked.problem) == to_json(commit));
+  CHECK(operator_of(requests[4].asked.problem) == "gdn_conv");
+  CHECK(to_json(requests[4].asked.problem) == to_json(conv));
+  const auto& partial = std::get<gdn::DecodeProblem>(requests[5].asked.problem);
   CHECK(partial.key_dim == 64);
   CHECK(partial.value_dim == gdn::DecodeProblem{}.value_dim);
   CHECK(requests[5].arch.empty());

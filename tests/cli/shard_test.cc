@@ -19,6 +19,12 @@ std::vector<Job> some_jobs(std::size_t count) {
   return jobs;
 }
 
+Request named_request(const Problem& problem, std::string origin, std::string arch = "") {
+  return {.asked = {.form = {}, .problem = problem, .of = {}},
+          .origin = std::move(origin),
+          .arch = std::move(arch)};
+}
+
 std::set<std::string> names(const std::vector<Job>& jobs) {
   std::set<std::string> set;
   for (const Job& job : jobs) set.insert(job.arch + " " + job.spec.canonical);
@@ -75,11 +81,9 @@ TEST_CASE("shards are written i/n", "[cpu]") {
 }
 
 TEST_CASE("a form that no path computes is left out where another one stands in", "[cpu]") {
-  const Request first{.problem = gdn::DecodeProblem{}, .origin = "a", .arch = {}};
-  Request fp8{.problem = gdn::DecodeProblem{.states = {.dtype = DType::kF8E4M3}},
-              .origin = "a",
-              .arch = {},
-              .may_be_left_out = true};
+  const Request first = named_request(gdn::DecodeProblem{}, "a");
+  Request fp8 = named_request(gdn::DecodeProblem{.states = {.dtype = DType::kF8E4M3}}, "a");
+  fp8.may_be_left_out = true;
   const std::vector<std::string> archs = {"sm_80", "sm_89"};
   std::map<std::string, std::size_t> of_arch;
   for (const Job& job : plan_jobs({first, fp8}, archs).value()) ++of_arch[job.arch];
@@ -87,7 +91,7 @@ TEST_CASE("a form that no path computes is left out where another one stands in"
   CHECK(of_arch["sm_89"] == plan_jobs({first, fp8}, {"sm_89"})->size());
   CHECK(of_arch["sm_89"] > plan_jobs({first}, {"sm_89"})->size());
   // Alone, beside another operator or model, or named.
-  const Request prefill{.problem = gdn::PrefillProblem{}, .origin = "a", .arch = {}};
+  const Request prefill = named_request(gdn::PrefillProblem{}, "a");
   Request other = first;
   other.origin = "b";
   for (const std::vector<Request>& requests :
@@ -104,9 +108,9 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   gdn::DecodeProblem half;
   half.states.dtype = DType::kBF16;
   const std::vector<Request> requests = {
-      {.problem = gdn::DecodeProblem{}, .origin = "a", .arch = {}},
-      {.problem = large, .origin = "b", .arch = {}},  // head counts are not in the key
-      {.problem = half, .origin = "c", .arch = "sm_86"},
+      named_request(gdn::DecodeProblem{}, "a"),
+      named_request(large, "b"),  // head counts are not in the key
+      named_request(half, "c", "sm_86"),
   };
   const std::size_t each = gdn::DecodeProblem{}.kernels("sm_80").value().size();
   const std::vector<Job> jobs = plan_jobs(requests, {"sm_80", "sm_89"}).value();
@@ -120,11 +124,9 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
 
 TEST_CASE("prefill problems share what their states leave alone", "[cpu]") {
   const std::vector<Request> requests = {
-      {.problem = gdn::PrefillProblem{}, .origin = "a", .arch = {}},
-      {.problem = gdn::PrefillProblem{.heads = {.v = 64}}, .origin = "b", .arch = {}},
-      {.problem = gdn::PrefillProblem{.states = {.dtype = DType::kBF16}},
-       .origin = "c",
-       .arch = {}},
+      named_request(gdn::PrefillProblem{}, "a"),
+      named_request(gdn::PrefillProblem{.heads = {.v = 64}}, "b"),
+      named_request(gdn::PrefillProblem{.states = {.dtype = DType::kBF16}}, "c"),
   };
   const std::vector<Job> jobs = plan_jobs(requests, {"sm_80"}).value();
   std::map<std::string, std::vector<std::size_t>> problems;  // of each kernel's jobs
@@ -138,7 +140,8 @@ TEST_CASE("prefill problems share what their states leave alone", "[cpu]") {
 }
 
 TEST_CASE("a request with an unknown architecture is refused", "[cpu]") {
-  const auto jobs = plan_jobs({{gdn::DecodeProblem{}, "list.json, entry 1", /*arch=*/"sm_1"}}, {});
+  const auto jobs =
+      plan_jobs({named_request(gdn::DecodeProblem{}, "list.json, entry 1", "sm_1")}, {});
   REQUIRE(!jobs);
   CHECK(jobs.error().message().find("list.json, entry 1: arch = \"sm_1\"; accepted: sm_80") == 0);
 }

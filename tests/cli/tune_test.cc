@@ -17,7 +17,9 @@ namespace {
 using Sizes = std::vector<std::int64_t>;
 
 Request request_of(const Problem& problem, std::string arch = "") {
-  return {problem, "test", std::move(arch)};
+  return {.asked = {.form = {}, .problem = problem, .of = {}},
+          .origin = "test",
+          .arch = std::move(arch)};
 }
 
 gdn::DecodeProblem decode_with(int k_heads, int v_heads) {

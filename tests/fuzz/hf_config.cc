@@ -11,7 +11,7 @@ CUBINERY_FUZZ_TARGET(hf_config) {
       fuzz::require(requests.error().code() == Code::kInvalidArgument);
       continue;
     }
-    for (const Request& request : *requests) (void)check(request.problem).ok();
+    for (const Request& request : *requests) (void)check(request.asked.problem).ok();
   }
   for (const std::string& type : gdn::model_types()) {
     const gdn::ModelOptions options{.model_type = type,
