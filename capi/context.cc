@@ -101,6 +101,45 @@ Json json_of(const CompiledKernel& kernel) {
           {"compile_ms", info.compile_ms}};
 }
 
+Json json_of(const std::vector<CompiledKernel>& kernels) {
+  Json document = Json::array();
+  for (const CompiledKernel& kernel : kernels) document.push_back(json_of(kernel));
+  return document;
+}
+
+// {"op", "problem"}, the entry of a list.
+Result<Problem> read_listed(const Json& entry) {
+  const Json op = entry.is_object() ? entry.value("op", Json()) : Json();
+  if (!op.is_string() || !entry.contains("problem")) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("{}; accepted: {{\"op\": ..., \"problem\": ...}}", json_excerpt(entry)));
+  }
+  return read_problem(op.get<std::string>().c_str(), entry.at("problem").dump().c_str());
+}
+
+// [{"op", "problem"}, ...], without those that are left out.
+Result<std::vector<gdn::AnyProblem>> read_problems(const char* problems) {
+  CUBINERY_RETURN_IF_ERROR(not_null("problems", problems));
+  const Result<Json> list = read_json("problems", problems);
+  if (!list) return list.error().clone();
+  if (!list->is_array()) {
+    return Status(Code::kInvalidArgument, "problems: accepted: a JSON array of objects");
+  }
+  std::vector<gdn::AnyProblem> read;
+  for (std::size_t i = 0; i < list->size(); ++i) {
+    const Json& entry = list->at(i);
+    if (entry.is_object() && entry.contains("left_out")) continue;
+    Result<Problem> problem = read_listed(entry);
+    if (!problem) {
+      return Status(problem.error().code(),
+                    fmt::format("problems[{}]: {}", i, problem.error().message()));
+    }
+    read.push_back(*std::move(problem));
+  }
+  return read;
+}
+
 Json json_of(const KernelSpec& spec, const Explanation& found) {
   return {{"kernel", spec.kernel},
           {"canonical", spec.canonical},
@@ -239,9 +278,21 @@ int cubinery_context_compile(const CubineryContext* context, const char* op, con
     const Result<std::vector<CompiledKernel>> kernels =
         std::visit([&](const auto& one) { return context->value.compile(one); }, *parsed);
     if (!kernels) return kernels.error().clone();
-    Json document = Json::array();
-    for (const CompiledKernel& kernel : *kernels) document.push_back(json_of(kernel));
-    if (report != nullptr) *report = json_text(document);
+    if (report != nullptr) *report = json_text(json_of(*kernels));
+    return {};
+  });
+}
+
+int cubinery_context_compile_problems(const CubineryContext* context, const char* problems,
+                                      char** report) {
+  return guarded([&]() -> Status {
+    if (report != nullptr) *report = nullptr;
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    const Result<std::vector<gdn::AnyProblem>> read = read_problems(problems);
+    if (!read) return read.error().clone();
+    const Result<std::vector<CompiledKernel>> kernels = gdn::compile(context->value, *read);
+    if (!kernels) return kernels.error().clone();
+    if (report != nullptr) *report = json_text(json_of(*kernels));
     return {};
   });
 }

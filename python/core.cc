@@ -262,6 +262,19 @@ PyObject* context_report(PyObject*, PyObject* arguments) {
   return take_text(code, report);
 }
 
+// (Context, [{"op", "problem"}] as JSON) -> JSON
+PyObject* context_compile_problems(PyObject*, PyObject* arguments) {
+  PyObject* handle = nullptr;
+  const char* problems = nullptr;
+  if (!PyArg_ParseTuple(arguments, "Os", &handle, &problems)) return nullptr;
+  const auto* context = unwrap<Context>(handle);
+  if (context == nullptr) return nullptr;
+  char* report = nullptr;
+  const int code = without_gil_for_long(
+      [&] { return cubinery_context_compile_problems(context->handle, problems, &report); });
+  return take_text(code, report);
+}
+
 // Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
 // keeps it, there is no way through the library.
 int call_progress(const char* progress, void* user) {
@@ -402,6 +415,7 @@ PyMethodDef methods[] = {
     {"context_nvrtc_version", context_nvrtc_version, METH_O, nullptr},
     {"context_stats", context_stats, METH_O, nullptr},
     {"context_compile", context_report<cubinery_context_compile>, METH_VARARGS, nullptr},
+    {"context_compile_problems", context_compile_problems, METH_VARARGS, nullptr},
     {"context_explain", context_report<cubinery_context_explain>, METH_VARARGS, nullptr},
     {"tune", tune, METH_VARARGS, nullptr},
     {"tuning_report", tuning_report, METH_VARARGS, nullptr},

@@ -177,6 +177,11 @@ CUBINERY_C_API int cubinery_engine_problems(const char* config, int tp, const ch
  * may be NULL. */
 CUBINERY_C_API int cubinery_context_compile(const CubineryContext* context, const char* op,
                                             const char* problem, char** report);
+/* The same of many problems, side by side, each kernel once.  problems: a JSON array of {"op",
+ * "problem"}, as cubinery_engine_problems() gives it: further members are passed over, and so are
+ * problems with "left_out".  An error of one names its place among the others. */
+CUBINERY_C_API int cubinery_context_compile_problems(const CubineryContext* context,
+                                                     const char* problems, char** report);
 /* Why the problem's kernels are, or are not, in the cache.  Compiles nothing.  *report: a JSON
  * array of {"kernel", "canonical", "identity", "source_path", "options", "cached", "path",
  * "nearest_path", "differences"}. */

@@ -107,7 +107,7 @@ class Context {
   // The same for every kernel that an operator for the problem may launch on any GPU of the
   // context's architecture: context.compile(gdn::DecodeProblem{...}).  They are compiled side by
   // side, and Options::log is told of each.  Errors of the problem's kernels(), or the first of the
-  // above.
+  // above.  Of many problems: gdn::compile() (cubinery/gdn_models.h).
   template <class Problem>
   requires requires { typename Problem::Operator; }
   Result<std::vector<CompiledKernel>> compile(const Problem& problem) const {

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
+#include "cubinery/context.h"
 #include "cubinery/gdn_commit.h"
 #include "cubinery/gdn_conv.h"
 #include "cubinery/gdn_decode.h"
@@ -137,6 +139,12 @@ std::vector<LeftOut> left_out(const ModelProblems& problems);
 // A problem of any operator.
 using AnyProblem =
     std::variant<DecodeProblem, PrefillProblem, VerifyProblem, CommitProblem, ConvProblem>;
+
+// context.compile() of all of them, in one call: a kernel that several want is compiled once, and
+// all are compiled side by side.  Each kernel once, in the order in which the problems name it
+// first.  Errors as there; one of a problem names its place.
+Result<std::vector<CompiledKernel>> compile(const Context& context,
+                                            std::span<const AnyProblem> problems);
 
 // One form in which an engine needs an operator.
 struct EngineProblem {

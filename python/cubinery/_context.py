@@ -150,19 +150,25 @@ class Context:
             operator = self._operators.setdefault(key, made)
         return operator
 
-    def compile(self, problem: Problem[Any]) -> list[dict[str, Any]]:
+    def compile(self, problem: Problem[Any] | Sequence[Problem[Any]]) -> list[dict[str, Any]]:
         """Makes sure that the cache holds the problem's kernels, without loading them.  Needs no GPU.
 
-        They are compiled side by side, and `log` is told of each.
+        They are compiled side by side, those of a list of problems too, and `log` is told of each.
 
         Returns:
-            For each kernel "kernel", "canonical", "arch", "source" ("memory", "disk" or
+            For each kernel, which a list names once, "kernel", "canonical", "arch", "source" ("memory", "disk" or
             "compiled"), "path", "nvrtc", "registers", "spill_store_bytes", "spill_load_bytes",
             "compile_ms".
 
         Raises: as prepare(), less DriverError.
         """
-        text = _core.context_compile(self._handle, checked(problem).op, problem.to_json())
+        if isinstance(problem, (list, tuple)):
+            listed = (
+                f'{{"op": "{checked(one).op}", "problem": {one.to_json()}}}' for one in problem
+            )
+            text = _core.context_compile_problems(self._handle, f"[{', '.join(listed)}]")
+        else:
+            text = _core.context_compile(self._handle, checked(problem).op, problem.to_json())
         return [with_paths(report, "path") for report in json.loads(text)]
 
     def explain(self, problem: Problem[Any]) -> list[dict[str, Any]]:

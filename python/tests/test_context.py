@@ -1,5 +1,6 @@
 """Contexts without a GPU: options, pre-warming, explanations."""
 
+import dataclasses
 import gc
 import json
 import os
@@ -39,6 +40,30 @@ def test_compile_then_disk(tmp_path):
     explained = again.explain(problem)
     assert [kernel["path"] for kernel in explained] == [report["path"] for report in reports]
     assert all(kernel["cached"] and "key_dim=64" in kernel["canonical"] for kernel in explained)
+
+
+def test_a_list_of_problems_is_compiled_at_once(tmp_path):
+    messages = []
+    context = cubinery.Context(
+        -1, arch="sm_90a", cache_dir=tmp_path, log=lambda _, message: messages.append(message)
+    )
+    decode = cubinery.DecodeProblem(key_dim=32, value_dim=32)
+    commit = cubinery.CommitProblem(key_dim=32, value_dim=32)
+    reports = context.compile([decode, commit, dataclasses.replace(decode, v_heads=64)])
+    kernels = [report["kernel"] for report in reports]
+    assert kernels == sorted(kernels, reverse=True) and set(kernels) == {"gdn_decode", "gdn_commit"}
+    assert len({report["canonical"] for report in reports}) == len(reports)
+    assert {report["source"] for report in reports} == {"compiled"}
+    assert sorted(message.split(": ")[-1] for message in messages) == sorted(
+        f"{done} of {len(reports)} are there" for done in range(1, len(reports) + 1)
+    )
+    for problem in (decode, commit):
+        assert {report["source"] for report in context.compile(problem)} == {"memory"}
+    assert context.compile(()) == []
+    with pytest.raises(cubinery.InvalidArgumentError, match="problem: is of type str"):
+        context.compile([decode, "gdn_decode"])
+    with pytest.raises(cubinery.InvalidArgumentError, match=r"problems\[1\]: gdn_conv: width = 7"):
+        context.compile([decode, cubinery.ConvProblem(width=7)])
 
 
 def test_explain_is_the_command_lines(compiler, command, cache_dir):

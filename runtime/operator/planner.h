@@ -383,14 +383,23 @@ KnownResults known_results(const Context& context) {
 }
 
 // Every kernel that an operator for the problem may launch on any GPU of the context's
-// architecture, in the cache.
+// architecture.  `known`: known_results().
 template <class Problem>
-Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
-                                                     const Problem& problem) {
+Result<std::vector<KernelSpec>> kernels_in(const Context& context, const Problem& problem,
+                                           const KnownResults& known) {
   const Result<Planner<Problem>> planner =
       Planner<Problem>::create(problem, target_of(context), path_options(context));
   if (!planner) return planner.error().clone();
-  return compile_kernels(context, planner->kernels(known_results<Problem>(context)));
+  return planner->kernels(known);
+}
+
+// All of them in the cache.
+template <class Problem>
+Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
+                                                     const Problem& problem) {
+  const auto specs = kernels_in(context, problem, known_results<Problem>(context));
+  if (!specs) return specs.error().clone();
+  return compile_kernels(context, *specs);
 }
 
 }  // namespace cubinery

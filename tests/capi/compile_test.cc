@@ -78,6 +78,30 @@ TEST_CASE("CompiledKernelsAreReportedAndExplained", "[nvrtc]") {
   CHECK(stats.compiles == specs.size());
 }
 
+TEST_CASE("AListOfProblemsIsCompiledAtOnce", "[nvrtc]") {
+  const test::TempDir dir;
+  const OptionsHandle options = test::new_options();
+  const ContextHandle context = test::new_context(options, dir.path());
+  const std::string decode = R"({"op":"gdn_decode","problem":)" + std::string(kProblem) + "}";
+  const std::string problems =
+      "[" + decode + R"(,{"op":"gdn_conv","problem":{"width":2},"form":"conv"},)" +
+      R"({"op":"gdn_conv","problem":{"width":9},"left_out":"why"},)" + decode + "]";
+  char* text = nullptr;
+  REQUIRE(cubinery_context_compile_problems(context.get(), problems.c_str(), &text) == CUBINERY_OK);
+  const json compiled = json::parse(taken(text));
+  const auto decodes = gdn::DecodeProblem{.key_dim = 16, .value_dim = 16}.kernels("sm_90a").value();
+  const auto convs = gdn::ConvProblem{.width = 2}.kernels("sm_90a").value();
+  REQUIRE(compiled.size() == decodes.size() + convs.size());
+  for (std::size_t i = 0; i < compiled.size(); ++i) {
+    const bool is_decode = i < decodes.size();
+    const KernelSpec& spec = is_decode ? decodes[i] : convs[i - decodes.size()];
+    CHECK(compiled[i]["canonical"] == spec.canonical);
+    CHECK(compiled[i]["source"] == "compiled");
+  }
+  REQUIRE(cubinery_context_compile_problems(context.get(), problems.c_str(), nullptr) ==
+          CUBINERY_OK);
+}
+
 TEST_CASE("AFailedCompilationHasALog", "[nvrtc]") {
   const test::TempDir dir;
   const std::string templates = dir.path() + "/templates";

@@ -137,6 +137,20 @@ TEST_CASE("AnErrorLeavesNoText", "[cpu]") {
   CHECK(cubinery_context_nvrtc_version(context, nullptr) == CUBINERY_INVALID_ARGUMENT);
 }
 
+TEST_CASE("AListThatIsNoListOfProblemsIsRefused", "[cpu]") {
+  const Bench bench;
+  for (const char* wrong :
+       {"", "{}", "[3]", "[{}]", R"([{"op":"gdn_decode"}])", R"([{"op":3,"problem":{}}])",
+        R"([{"op":"gdn","problem":{}}])", R"([{"op":"gdn_decode","problem":[]}])",
+        R"([{"op":"gdn_decode","problem":{"key_dim":3}}])"}) {
+    INFO(wrong);
+    char* text = const_cast<char*>(kNoText);
+    CHECK(refused(cubinery_context_compile_problems(bench.context.get(), wrong, &text))
+              .starts_with("problems"));
+    CHECK(text == nullptr);
+  }
+}
+
 TEST_CASE("NullsAmongTheArgumentsOfContextsAreNamed", "[cpu]") {
   const Bench bench;
   const CubineryContext* const context = bench.context.get();
@@ -155,6 +169,8 @@ TEST_CASE("NullsAmongTheArgumentsOfContextsAreNamed", "[cpu]") {
   names("context", cubinery_context_compile(nullptr, "gdn_decode", "{}", &text));
   names("op", cubinery_context_compile(context, nullptr, "{}", &text));
   names("problem", cubinery_context_compile(context, "gdn_decode", nullptr, nullptr));
+  names("context", cubinery_context_compile_problems(nullptr, "[]", &text));
+  names("problems", cubinery_context_compile_problems(context, nullptr, &text));
   names("context", cubinery_context_explain(nullptr, "gdn_decode", "{}", &text));
   names("report", cubinery_context_explain(context, "gdn_decode", "{}", nullptr));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cubinery/gdn.h"
+#include "cubinery/gdn_models.h"
 #include "gdn_decode/fields.h"
 #include "runtime/jit/context_state.h"
 #include "tests/catch.h"
@@ -81,6 +82,56 @@ TEST_CASE("AnOperatorWhoseKernelsAreThereOpensNoCompiler", "[cpu]") {
   CHECK(context.prepare(prefill));
   CHECK_FALSE(context.state().knows_nvrtc());
   CHECK(context.stats().misses == 0);
+}
+
+// Of several operators, of which two want the same kernels.
+TEST_CASE("AListOfProblemsIsOneCall", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const TempDir dir;
+  const gdn::DecodeProblem decode, more_heads{.heads = {.v = 64}};
+  const gdn::CommitProblem commit;
+  const Context context = offline_context(dir);
+  std::vector<std::string> expected;
+  const auto add = [&](const std::vector<KernelSpec>& specs) {
+    for (const KernelSpec& spec : specs) {
+      REQUIRE_FALSE(store_trivial(context, spec, dir.path()).empty());
+      expected.push_back(spec.canonical);
+    }
+  };
+  add(decode.kernels(context.arch()).value());
+  const std::size_t of_decode = expected.size();
+  REQUIRE(more_heads.kernels(context.arch()).value().size() == of_decode);
+  const std::vector<gdn::AnyProblem> problems = {decode, more_heads, commit, decode};
+  const Result<std::vector<CompiledKernel>> missing = gdn::compile(context, problems);
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().code() == Code::kNotCached);
+  CHECK(missing.error().message().find("gdn_commit") != std::string_view::npos);
+  add(commit.kernels(context.arch()).value());
+  const Context again = offline_context(dir);
+  const Result<std::vector<CompiledKernel>> kernels = gdn::compile(again, problems);
+  REQUIRE(kernels);
+  std::vector<std::string> found;
+  for (const CompiledKernel& kernel : *kernels) found.push_back(kernel.info.canonical);
+  CHECK(found == expected);
+  CHECK(again.stats().disk_hits == expected.size());
+  CHECK(gdn::compile(context, {}).value().empty());
+}
+
+TEST_CASE("AProblemOfAListIsRefusedByItsPlace", "[cpu]") {
+  const FakeDriver fake(CUBINERY_FAKE_DRIVER);
+  const TempDir dir;
+  const Context context = offline_context(dir);
+  const auto refused = [&](const gdn::AnyProblem& second) {
+    const std::vector<gdn::AnyProblem> problems = {gdn::DecodeProblem{}, second};
+    return gdn::compile(context, problems).error().clone();
+  };
+  const Status invalid = refused(gdn::ConvProblem{.width = 5});
+  CHECK(invalid.code() == Code::kInvalidArgument);
+  CHECK(invalid.message() == "problems[1]: gdn_conv: width = 5; accepted: 2, 3, 4");
+  const Status unsupported =
+      refused(gdn::PrefillProblem{.inputs = {.decay = gdn::Decay::kChannel}});
+  CHECK(unsupported.code() == Code::kUnsupported);
+  CHECK(unsupported.message().starts_with("problems[1]: gdn_prefill: no path"));
 }
 
 }  // namespace
