@@ -133,10 +133,10 @@ struct PrefillArgs {
   // range leaves the tensor, touches no state and no checkpoint, and its output is filled with NaN.
   Tensor checkpoint_cu_starts{};
 
-  // Checkpoints::kAt: each sequence has up to K checkpoints, 1 or more, and each goes to the row of
-  // `checkpoints` that the launch names.  These are then states [slots, heads, ...] of any array,
-  // `state` or `state_out` too; that no row is one that another sequence reads or writes in the
-  // same launch, and none is named twice, is the caller's to see.
+  // Checkpoints::kAt: each sequence has up to K checkpoints, and K is the launch's, 1 or more. Each
+  // goes to the row of `checkpoints` that the launch names: [slots, heads, ...], any array of
+  // states, `state` or `state_out` too.  Rows may not be slots that the launch reads or writes
+  // besides, nor named twice; nobody checks that.
   //   checkpoint_offsets  [N, K], i32: tokens of the sequence that the state has taken in, from its
   //                       first of this launch on: a multiple of checkpoint_every, at most the
   //                       sequence's length.  0 or less: there is none.
