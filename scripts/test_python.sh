@@ -49,5 +49,8 @@ for python in "${pythons[@]}"; do
   "$work/venv/bin/pip" install --quiet --disable-pip-version-check "${wheel[0]}[test]"
   "$work/venv/bin/python" --version
   "$work/venv/bin/cubinery" --version  # the wheel brings the command
-  "$work/venv/bin/python" -m pytest --quiet -p no:cacheprovider python/tests
+  # Environments with engines (test_engine_wheels.py) once: they take a minute.
+  engines=""
+  if [[ $python == "${pythons[0]}" ]]; then engines=${wheel[0]}; fi
+  CUBINERY_WHEEL=$engines "$work/venv/bin/python" -m pytest --quiet -p no:cacheprovider python/tests
 done
