@@ -4,9 +4,10 @@ problem is prepared, which shapes go where, how many launches there are, on a GP
 
 from __future__ import annotations
 
+import engine_calls
 import numpy as np
 import pytest
-from cubinery import Conv, Prefill, Verify, functional
+from cubinery import Conv, Decode, Prefill, Verify, functional
 from cubinery.compat import _engines as engines
 from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
 from fake_gpu import FakeArray
@@ -69,9 +70,7 @@ NO_PADDING = {"pad_slot_id": None, "zero_padding": False, "scratch_slot": None}
 def check_given(launch, given):
     """A launch's problem has these fields, and it these numbers of padding."""
     actual, named = launch
-    found = {
-        name: named[name] if name in NO_PADDING else getattr(actual, name) for name in given
-    }
+    found = {name: named[name] if name in NO_PADDING else getattr(actual, name) for name in given}
     assert found == given
 
 
@@ -510,3 +509,46 @@ def test_fla_convolutions(convolved):
     read = {**dense, "activation": "none", "state_dtype": "f32", "store_state": False}
     check_conv(convolved[1], read, x=(N, T, C), state=kept)
     check_conv(convolved[2], dense, x=(N, 1, C), state=kept)
+
+
+@pytest.fixture
+def decoded(gpu, context, monkeypatch):
+    """The problem and the arrays of each launch of gdn_decode."""
+    found = []
+    decode, launch = functional.gdn_decode, Decode.__call__
+
+    def call(*rows, **options):
+        named = {name: on_gpu(value) for name, value in options.items()}
+        if named.get("out") is None:
+            named["out"] = on_gpu(np.empty_like(rows[2]))
+        decode(*map(on_gpu, rows), **named, context=context)
+        return options.get("out")
+
+    def noted(operator, *rows, **named):
+        before = gpu.launches
+        launch(operator, *rows, **named)
+        assert gpu.launches == before + 1
+        found.append((operator.problem, named))
+
+    monkeypatch.setattr(functional, "gdn_decode", call)
+    monkeypatch.setattr(Decode, "__call__", noted)
+    return found
+
+
+@pytest.mark.parametrize("state", ["f32", "f16"])
+@pytest.mark.parametrize(
+    "engine, counts",  # of prefills, decodes, verifications, convolutions
+    [
+        ("vllm", (3, 2, 1, 3)),
+        ("sglang", (2, 2, 2, 4)),
+        ("flashinfer", (1, 2, 1, 0)),
+        ("tensorrt_llm", (2, 1, 1, 4)),
+        ("tokenspeed", (1, 1, 1, 3)),
+    ],
+)
+def test_calls_of_engines_are_launched(
+    prefilled, decoded, launched, convolved, engine, counts, state
+):
+    size = engine_calls.Sizes(H, HV, D, D, state)
+    getattr(engine_calls, f"{engine}_functions")(size)
+    assert tuple(map(len, (prefilled, decoded, launched, convolved))) == counts
