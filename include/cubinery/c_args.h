@@ -330,15 +330,19 @@ typedef struct CubineryConvArgs {
   /* [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is taken as 1; NULL:
    * from_accepted is false */
   const DLTensor* accepted;
+  /* [N], i32; the inputs that a sequence has had: input i is in column i mod columns; NULL:
+   * circular_state is false */
+  const DLTensor* cache_seqlens;
   /* [N or slots, channels, columns], state_dtype; read and written; NULL: has_initial_state and
    * store_state are false */
   const DLTensor* state;
   /* [N or slots, channels, columns], state_dtype; written; where new states go; NULL: in place, or
-   * store_state is false */
+   * store_state is false, or circular_state is true */
   const DLTensor* state_out;
   /* [N], index_dtype; the slots to read; NULL: state_location is dense */
   const DLTensor* state_indices;
-  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense */
+  /* [N], index_dtype; the slots to write; NULL: those that are read, or state_location is dense, or
+   * circular_state is true */
   const DLTensor* state_out_indices;
   /* [checkpoints, channels, columns], state_dtype; written; states that are kept besides the last;
    * NULL: checkpoints is none */
@@ -372,8 +376,8 @@ typedef struct CubineryConvArgs {
 #define CUBINERY_CONV_ARGS_INIT                                                                   \
   {                                                                                               \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL,  \
-    NULL, NULL, 0, 0                                                                              \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,  \
+    NULL, NULL, NULL, 0, 0                                                                        \
   }
 
 #ifdef __cplusplus

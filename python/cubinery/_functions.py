@@ -481,7 +481,7 @@ _CONV_FIELDS = (
     "dt_bias_dtype", "state_dtype", "index_dtype", "state_location", "has_initial_state",
     "store_state", "cu_seqlens_dtype", "varlen", "state_layout", "whole_window", "decay",
     "gate_mode", "beta_mode", "use_qk_l2norm", "stored_states", "from_accepted", "accepted_dtype",
-    "checkpoints", "checkpoint_every", "batch_invariant",
+    "circular_state", "checkpoints", "checkpoint_every", "batch_invariant",
 )  # fmt: skip
 
 
@@ -503,6 +503,7 @@ def gdn_conv(
     cu_seqlens: Any = None,
     has_initial_state: Any = None,
     accepted: Any = None,
+    cache_seqlens: Any = None,
     state: Any = None,
     state_out: Any = None,
     state_indices: Any = None,
@@ -559,6 +560,7 @@ def gdn_conv(
         has_initial_state: [N]; whether a sequence starts from its state, or from zero; None: all
             do.
         accepted: [N]; so many tokens of the launch before were accepted; 0 is taken as 1.
+        cache_seqlens: [N]; the inputs that a sequence has had: input i is in column i mod columns.
         state: [N or slots, channels, columns].
         state_out: [N or slots, channels, columns]; where new states go; None: in place.
         state_indices: [N]; the slots to read.
@@ -622,7 +624,8 @@ def gdn_conv(
         dtype_or("cu_seqlens", cu_seqlens, "i32"),
         cu_seqlens is not None,
         *_rules.window_layout(
-            weight, state, state_out, checkpoints, stored_states, accepted, state_layout
+            weight, state, state_out, checkpoints, stored_states, accepted, cache_seqlens,
+            state_layout
         ),
         decay,
         _rules.conv_gate_mode(a),
@@ -631,6 +634,7 @@ def gdn_conv(
         stored_states,
         accepted is not None,
         dtype_or("accepted", accepted, "i32"),
+        cache_seqlens is not None,
         _rules.checkpoint_mode(checkpoint_mode),
         _rules.window_grain(checkpoints, checkpoint_every),
         bool(batch_invariant),
@@ -639,11 +643,12 @@ def gdn_conv(
     y, q, k, v, g, beta = _rules.new_conv_outputs(operator.problem, x, y, q, k, v, g, beta)
     operator(
         x, weight, bias, y=y, q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, g=g, beta=beta,
-        cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted, state=state,
-        state_out=state_out, state_indices=state_indices, state_out_indices=state_out_indices,
-        checkpoints=checkpoints, checkpoint_cu_starts=checkpoint_cu_starts,
-        checkpoint_offsets=checkpoint_offsets, checkpoint_slots=checkpoint_slots,
-        pad_slot_id=pad_slot_id, zero_padding=zero_padding, scratch_slot=scratch_slot,
-        checkpoint_every=checkpoint_every, scale=scale, max_seqlen=max_seqlen, stream=stream,
+        cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted,
+        cache_seqlens=cache_seqlens, state=state, state_out=state_out, state_indices=state_indices,
+        state_out_indices=state_out_indices, checkpoints=checkpoints,
+        checkpoint_cu_starts=checkpoint_cu_starts, checkpoint_offsets=checkpoint_offsets,
+        checkpoint_slots=checkpoint_slots, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
+        scratch_slot=scratch_slot, checkpoint_every=checkpoint_every, scale=scale,
+        max_seqlen=max_seqlen, stream=stream,
     )  # fmt: skip
     return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

@@ -466,6 +466,7 @@ class ConvLaunch(Operator[ConvProblem]):
         cu_seqlens: Any = None,
         has_initial_state: Any = None,
         accepted: Any = None,
+        cache_seqlens: Any = None,
         state: Any = None,
         state_out: Any = None,
         state_indices: Any = None,
@@ -516,13 +517,15 @@ class ConvLaunch(Operator[ConvProblem]):
                 None: all do, or the problem's has_initial_state is false.
             accepted: [N], accepted_dtype; so many tokens of the launch before were accepted; 0 is
                 taken as 1; None: from_accepted is false.
+            cache_seqlens: [N], i32; the inputs that a sequence has had: input i is in column i mod
+                columns; None: circular_state is false.
             state: [N or slots, channels, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
             state_out: [N or slots, channels, columns], state_dtype; written; where new states go;
-                None: in place, or store_state is false.
+                None: in place, or store_state is false, or circular_state is true.
             state_indices: [N], index_dtype; the slots to read; None: state_location is dense.
             state_out_indices: [N], index_dtype; the slots to write; None: those that are read, or
-                state_location is dense.
+                state_location is dense, or circular_state is true.
             checkpoints: [checkpoints, channels, columns], state_dtype; written; states that are
                 kept besides the last; None: checkpoints is none.
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
@@ -552,7 +555,7 @@ class ConvLaunch(Operator[ConvProblem]):
         """
         _core.operator_launch(
             self._handle, stream, x, weight, bias, y, q, k, v, a, b, A_log, dt_bias, g, beta,
-            cu_seqlens, has_initial_state, accepted, state, state_out, state_indices,
+            cu_seqlens, has_initial_state, accepted, cache_seqlens, state, state_out, state_indices,
             state_out_indices, checkpoints, checkpoint_cu_starts, checkpoint_offsets,
             checkpoint_slots, pad_slot_id, zero_padding, scratch_slot, checkpoint_every, scale,
             max_seqlen or 0, enable_pdl,

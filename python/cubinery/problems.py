@@ -418,6 +418,8 @@ class ConvProblem(Problem["Conv"]):
             goes on, or with stored_states every from which state; needs has_initial_state and
             store_state.
         accepted_dtype: dtype of accepted (from_accepted).
+        circular_state: states are circular buffers, and cache_seqlens says where in its own a
+            sequence goes on; needs has_initial_state and store_state.
         checkpoints: states are also kept from before tokens 0, N, 2N... (before), after tokens N,
             2N... (after), or after as many tokens as checkpoint_offsets says (at); N is
             checkpoint_every.
@@ -460,6 +462,7 @@ class ConvProblem(Problem["Conv"]):
     stored_states: StoredStates = "last"
     from_accepted: bool = False
     accepted_dtype: IndexDtype = "i32"
+    circular_state: bool = False
     checkpoints: Checkpoints = "none"
     checkpoint_every: int = 64
     batch_invariant: bool = False
