@@ -167,10 +167,13 @@ void GdnCase::fill_places() {
   for (std::int64_t at = 0; at < sequences_ * count; ++at) {
     const std::int64_t n = at / count, spans = length(n) / offset_grain(problem_);
     std::int64_t offset = offset_grain(problem_) * random.below(spans + 1);
-    std::int64_t slot = order.at(idx(has_rows ? at : skip + at));
-    if (at % 5 == 4) slot = options_.padding.slot_id.value_or(-1);
+    std::int64_t slot = options_.padding.slot_id.value_or(-1);
     if (!options_.checkpoint_offsets.empty()) offset = options_.checkpoint_offsets.at(idx(at));
-    if (!options_.checkpoint_slots.empty()) slot = options_.checkpoint_slots.at(idx(at));
+    if (!options_.checkpoint_slots.empty()) {
+      slot = options_.checkpoint_slots.at(idx(at));
+    } else if (at % 5 != 4) {
+      slot = order.at(idx(has_rows ? at : skip + at));
+    }
     store_integer(DType::kI32, this->at(place_at(TensorId::kCheckpointOffsets, n, at % count)),
                   offset);
     store_integer(problem_.states.index_dtype,
