@@ -20,7 +20,9 @@ import pytest
 import recurrence
 
 from cubinery import functional
-from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
+from cubinery.compat import (
+    causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
+)  # fmt: skip
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -550,6 +552,46 @@ def test_engines_decode(engine, pad, state_dtype):
     step.check(out[:, 0], pool, meant)
 
 
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_tensorrt_llm_has_the_bits_of_sglang(state_dtype):
+    step = make_step(state_dtype)
+    given = {
+        **{**step.rows(0), **step.parameters, "softplus_beta": 1.0, "softplus_threshold": 20.0},
+        **{"initial_state_indices": indices(3, 1, -1, 7, 2), "use_qk_l2norm_in_kernel": True},
+        "cu_seqlens": torch.arange(6, device="cuda"),
+    }
+    pools = step.pool.clone(), step.pool.clone()
+    expected = sglang.fused_sigmoid_gating_delta_rule_update(**given, initial_state_source=pools[0])
+    out = torch.full_like(expected, float("nan"))
+    o = tensorrt_llm.fused_sigmoid_gating_delta_rule_update(
+        **given, initial_state_source=pools[1], output=out
+    )
+    assert o is out and torch.equal(o, expected) and torch.equal(*pools)
+
+    case = make_case("init", 0.5, "bf16", packed=True)
+    given = {**case.tensors, "cu_seqlens": case.cu_seqlens}
+    given["initial_state_indices"] = torch.tensor([5, 2, 0, 3], device="cuda")
+    expected, _, _ = sglang.chunk_gated_delta_rule(**given, initial_state=pools[0])
+    o, final = tensorrt_llm.chunk_gated_delta_rule(
+        **given, initial_state=pools[1], inplace_indexed_state_update=True
+    )
+    assert final is None and torch.equal(o, expected) and torch.equal(*pools)
+
+
+@pytest.mark.parametrize("state_dtype", ["f32", "bf16"])
+def test_tokenspeed_decode(state_dtype):
+    step = make_step(state_dtype)
+    given = {**step.rows(1), **step.parameters, "initial_state_indices": indices(3, 1, -1, 7, 2)}
+    pool, beside = step.pool.clone(), step.pool.clone()
+    o = tokenspeed.gdn_decode_step(**given, initial_state=pool)
+    step.check(o[:, 0], pool, [3, 1, None, 7, 2])
+    again = tokenspeed.gdn_decode_step(
+        **given, initial_state=beside, output_state_indices=indices(4, 5, 4, 6, -1)
+    )
+    assert torch.equal(again, o) and torch.equal(beside[[4, 5, 6]], pool[[3, 1, 7]])
+    untouched(beside, step.pool, {4, 5, 6})
+
+
 # --- several tokens per request
 
 
@@ -849,7 +891,7 @@ def test_sglang_trees_in_a_graph(packed, state_dtype):
     assert torch.equal(pool, drafts.pool)
 
 
-@pytest.mark.parametrize("engine", ["flashinfer", "vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["flashinfer", "vllm", "sglang", "tokenspeed"])
 def test_draft_tokens_in_a_graph(engine):
     """What a replay reads are the indices and counts of then."""
     drafts = make_drafts("f32")
@@ -864,6 +906,11 @@ def test_draft_tokens_in_a_graph(engine):
                 **common, initial_state=pool, initial_state_indices=read,
                 intermediate_states_buffer=buffer, disable_state_update=True,
             )[0]  # fmt: skip
+        if engine == "tokenspeed":
+            return tokenspeed.gdn_decode_mtp(
+                **common, initial_state=pool, initial_state_indices=read,
+                intermediate_states_buffer=buffer,
+            )  # fmt: skip
         if engine == "vllm":
             return vllm.fused_sigmoid_gating_delta_rule_update(
                 **common, initial_state=pool, ssm_state_indices=table,
@@ -1007,7 +1054,10 @@ def test_causal_conv1d_update_of_a_circular_state(columns, turned, tokens):
 
 
 CONV_LENGTHS = (70, 1, 0, 19, 2, 200)
-ENGINES = {"vllm": (vllm, 0), "sglang": (sglang, -1)}
+ENGINES = {
+    "vllm": (vllm, 0), "sglang": (sglang, -1), "tensorrt_llm": (tensorrt_llm, -1),
+    "tokenspeed": (tokenspeed, -1),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -1048,7 +1098,14 @@ def test_causal_conv1d_of_packed_prompts(engine, turned, columns, flags):
 # Of a wider pool vLLM's newest input is in column W - 2, SGLang's in the last one.
 @pytest.mark.parametrize(
     "engine, columns, moved",
-    [("vllm", W - 1, W - 1), ("vllm", W + 2, W - 1), ("sglang", W - 1, W - 1), ("sglang", W, W)],
+    [
+        ("vllm", W - 1, W - 1),
+        ("vllm", W + 2, W - 1),
+        ("sglang", W - 1, W - 1),
+        ("sglang", W, W),
+        ("tensorrt_llm", W, W),
+        ("tokenspeed", W - 1, W - 1),
+    ],
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_causal_conv1d_steps_of_the_engines(engine, turned, columns, moved):
