@@ -16,7 +16,7 @@ namespace cubinery_python {
 class ArrayViews {
  public:
   // More than any operator has tensors.
-  static constexpr std::size_t kCapacity = 24;
+  static constexpr std::size_t kCapacity = 32;
 
   ArrayViews(const ArrayViews&) = delete;
   ArrayViews& operator=(const ArrayViews&) = delete;

@@ -164,11 +164,12 @@ class Context:
         """
         if isinstance(problem, (list, tuple)):
             listed = (
-                f'{{"op": "{checked(one).op}", "problem": {one.to_json()}}}' for one in problem
+                f'{{"op": "{checked(each).op}", "problem": {each.to_json()}}}' for each in problem
             )
             text = _core.context_compile_problems(self._handle, f"[{', '.join(listed)}]")
         else:
-            text = _core.context_compile(self._handle, checked(problem).op, problem.to_json())
+            one = checked(problem)
+            text = _core.context_compile(self._handle, one.op, one.to_json())
         return [with_paths(report, "path") for report in json.loads(text)]
 
     def explain(self, problem: Problem[Any]) -> list[dict[str, Any]]:
