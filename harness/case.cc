@@ -164,9 +164,11 @@ void GdnCase::fill_places() {
   const std::int64_t skip = (writes_elsewhere(options_) ? 2 : 1) * sequences_;
   const std::vector<std::int64_t> order =
       has_rows ? random.permutation(0, sequences_ * count) : slot_order();
+  std::vector<std::int64_t> drawn;
   for (std::int64_t at = 0; at < sequences_ * count; ++at) {
-    const std::int64_t n = at / count, spans = length(n) / offset_grain(problem_);
-    std::int64_t offset = offset_grain(problem_) * random.below(spans + 1);
+    const std::int64_t n = at / count, grain = offset_grain(problem_);
+    if (at % count == 0) drawn = random.ascending(count, length(n) / grain);
+    std::int64_t offset = grain * drawn[idx(at % count)];
     std::int64_t slot = options_.padding.slot_id.value_or(-1);
     if (!options_.checkpoint_offsets.empty()) offset = options_.checkpoint_offsets.at(idx(at));
     if (!options_.checkpoint_slots.empty()) {
@@ -336,8 +338,6 @@ std::vector<GdnCase::Checkpoint> GdnCase::at_offsets(std::int64_t n) const {
     const bool is_padding = options_.padding.slot_id == one.row;
     if (one.tokens > 0 && one.row >= 0 && !is_padding) found.push_back(one);
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const Checkpoint& a, const Checkpoint& b) { return a.tokens < b.tokens; });
   return found;
 }
 

@@ -108,10 +108,13 @@ Row GdnCase::row(std::int64_t n, bool malformed) const {
 bool GdnCase::checkpoints_fit(std::int64_t n) const {
   const std::int64_t rows = layout_.tensors()[checkpoint_target()].shape[0];
   if (problem_.checkpoints == Checkpoints::kAt) {
-    const std::vector<Checkpoint> all = at_offsets(n);
-    return std::all_of(all.begin(), all.end(), [&](const Checkpoint& one) {
-      return one.row < rows && one.tokens <= length(n) && one.tokens % offset_grain(problem_) == 0;
-    });
+    std::int64_t before = 0;
+    for (const Checkpoint& one : at_offsets(n)) {
+      if (one.row >= rows || one.tokens <= before || one.tokens > length(n)) return false;
+      if (one.tokens % offset_grain(problem_) != 0) return false;
+      before = one.tokens;
+    }
+    return true;
   }
   if (problem_.checkpoints == Checkpoints::kNone || !problem_.varlen) return true;
   const std::int64_t first = first_checkpoint(n), end = first_checkpoint(n + 1);

@@ -150,11 +150,14 @@ void ConvCase::fill_places() {
     const std::vector<std::int64_t> slots = same.permutation(1, extent_.slots - 1);
     rows.assign(slots.end() - count, slots.end());
   }
+  std::vector<std::int64_t> drawn;
   for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t at = i % options_.offsets;
     const std::int64_t length = extent_.lengths[idx(i / options_.offsets)];
+    if (at == 0) drawn = random.ascending(options_.offsets, length);
     const std::int64_t none = options_.padding.slot_id.value_or(-1);
     store_integer(DType::kI32, element(&memory_, TensorId::kCheckpointOffsets, DType::kI32, i),
-                  random.below(length + 1));
+                  drawn[idx(at)]);
     store_integer(to.dtype, element(&memory_, TensorId::kCheckpointSlots, to.dtype, i),
                   i % 5 == 4 ? none : rows[idx(i)]);
   }

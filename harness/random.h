@@ -2,6 +2,7 @@
 // not).
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -54,6 +55,17 @@ class Random {
       std::swap(order[i - 1], order[static_cast<std::size_t>(below(static_cast<std::int64_t>(i)))]);
     }
     return order;
+  }
+
+  // So many numbers up to `most` in ascending order, 0 in place of those that were drawn before.
+  std::vector<std::int64_t> ascending(std::int64_t count, std::int64_t most) {
+    std::vector<std::int64_t> drawn(static_cast<std::size_t>(count));
+    for (std::int64_t& number : drawn) number = below(most + 1);
+    std::sort(drawn.begin(), drawn.end());
+    for (std::size_t i = drawn.size(); i > 1; --i) {
+      if (drawn[i - 1] == drawn[i - 2]) drawn[i - 1] = 0;
+    }
+    return drawn;
   }
 
  private:

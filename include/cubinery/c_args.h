@@ -128,11 +128,11 @@ typedef struct CubineryPrefillArgs {
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
    * none, or checkpoints is at, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
-  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in; 0 or less: there
-   * is none; NULL: checkpoints is not at */
+  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in, ascending; 0 or
+   * less: there is none; NULL: the launch keeps none, or checkpoints is not at */
   const DLTensor* checkpoint_offsets;
   /* [N, K], index_dtype; the rows of checkpoints that they go to; negative or padding: there is
-   * none; NULL: checkpoints is not at */
+   * none; NULL: the launch keeps none, or checkpoints is not at */
   const DLTensor* checkpoint_slots;
   /* the index that means that a row is padding, or, negative, that every negative one does;
    * state_location pool only; NULL: no index is padding */
@@ -350,11 +350,11 @@ typedef struct CubineryConvArgs {
   /* [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence begin; NULL: checkpoints is
    * none, or checkpoints is at, or varlen is false */
   const DLTensor* checkpoint_cu_starts;
-  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in; 0 or less: there
-   * is none; NULL: checkpoints is not at */
+  /* [N, K], i32; tokens of the sequence that each of its checkpoints has taken in, ascending; 0 or
+   * less: there is none; NULL: the launch keeps none, or checkpoints is not at */
   const DLTensor* checkpoint_offsets;
   /* [N, K], index_dtype; the rows of checkpoints that they go to; negative or padding: there is
-   * none; NULL: checkpoints is not at */
+   * none; NULL: the launch keeps none, or checkpoints is not at */
   const DLTensor* checkpoint_slots;
   /* the index that means that a row is padding, or, negative, that every negative one does;
    * state_location pool only; NULL: no index is padding */

@@ -136,10 +136,11 @@ struct PrefillArgs {
   // Checkpoints::kAt: each sequence has up to K checkpoints, and K is the launch's, 1 or more. Each
   // goes to the row of `checkpoints` that the launch names: [slots, heads, ...], any array of
   // states, `state` or `state_out` too.  Rows may not be slots that the launch reads or writes
-  // besides, nor named twice; nobody checks that.
+  // besides, nor named twice; nobody checks that.  Without all three the launch keeps none.
   //   checkpoint_offsets  [N, K], i32: tokens of the sequence that the state has taken in, from its
   //                       first of this launch on: a multiple of checkpoint_every, at most the
-  //                       sequence's length.  0 or less: there is none.
+  //                       sequence's length.  0 or less: there is none.  Those of a sequence
+  //                       ascend.
   //   checkpoint_slots    [N, K], of states.index_dtype: the row.  Negative, or pad_slot_id: there
   //                       is none.
   // A sequence with another offset, or a row behind the last, touches no state and no checkpoint,

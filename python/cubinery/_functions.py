@@ -235,9 +235,9 @@ def gdn_prefill(
         checkpoints: [checkpoints, heads, rows, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
         checkpoint_offsets: [N, K]; tokens of the sequence that each of its checkpoints has taken
-            in; 0 or less: there is none.
+            in, ascending; 0 or less: there is none; None: the launch keeps none.
         checkpoint_slots: [N, K]; the rows of checkpoints that they go to; negative or padding:
-            there is none.
+            there is none; None: the launch keeps none.
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
             one does; state_location pool only; None: no index is padding.
         zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.
@@ -568,9 +568,9 @@ def gdn_conv(
         checkpoints: [checkpoints, channels, columns]; states that are kept besides the last.
         checkpoint_cu_starts: [N + 1]; where the checkpoints of each sequence begin.
         checkpoint_offsets: [N, K]; tokens of the sequence that each of its checkpoints has taken
-            in; 0 or less: there is none.
+            in, ascending; 0 or less: there is none; None: the launch keeps none.
         checkpoint_slots: [N, K]; the rows of checkpoints that they go to; negative or padding:
-            there is none.
+            there is none; None: the launch keeps none.
         pad_slot_id: the index that means that a row is padding, or, negative, that every negative
             one does; state_location pool only; None: no index is padding.
         zero_padding: outputs of rows of padding are set to zero, not left alone; needs pad_slot_id.

@@ -197,9 +197,10 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
                 begin; None: checkpoints is none, or checkpoints is at, or varlen is false.
             checkpoint_offsets: [N, K], i32; tokens of the sequence that each of its checkpoints has
-                taken in; 0 or less: there is none; None: checkpoints is not at.
+                taken in, ascending; 0 or less: there is none; None: the launch keeps none, or
+                checkpoints is not at.
             checkpoint_slots: [N, K], index_dtype; the rows of checkpoints that they go to; negative
-                or padding: there is none; None: checkpoints is not at.
+                or padding: there is none; None: the launch keeps none, or checkpoints is not at.
             pad_slot_id: the index that means that a row is padding, or, negative, that every
                 negative one does; state_location pool only; None: no index is padding.
             zero_padding: outputs of rows of padding are set to zero, not left alone; needs
@@ -531,9 +532,10 @@ class ConvLaunch(Operator[ConvProblem]):
             checkpoint_cu_starts: [N + 1], cu_seqlens_dtype; where the checkpoints of each sequence
                 begin; None: checkpoints is none, or checkpoints is at, or varlen is false.
             checkpoint_offsets: [N, K], i32; tokens of the sequence that each of its checkpoints has
-                taken in; 0 or less: there is none; None: checkpoints is not at.
+                taken in, ascending; 0 or less: there is none; None: the launch keeps none, or
+                checkpoints is not at.
             checkpoint_slots: [N, K], index_dtype; the rows of checkpoints that they go to; negative
-                or padding: there is none; None: checkpoints is not at.
+                or padding: there is none; None: the launch keeps none, or checkpoints is not at.
             pad_slot_id: the index that means that a row is padding, or, negative, that every
                 negative one does; state_location pool only; None: no index is padding.
             zero_padding: outputs of rows of padding are set to zero, not left alone; needs

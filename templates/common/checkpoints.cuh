@@ -10,7 +10,7 @@ namespace cubinery::dev {
 struct CheckpointRows {
   long long first = 0;
   bool fit = true;  // else the sequence has more than its range, or that leaves the tensor
-  // Of those at offsets: the least offset and the largest; without any no number lies between.
+  // Of those at offsets: the first offset and the last; without any no number lies between.
   int from = 0x7fffffff, to = 0;
 };
 
@@ -33,23 +33,19 @@ struct CheckpointAt {
   long long slot = 0;
 };
 
-// Number i of sequence n: its offset, whether there is one or not.
-template <class Params>
-__device__ int checkpoint_offset(const Params& p, long long n, int i) {
-  const StridedVector& offsets = p.checkpoint_cu_starts;
-  return as<DType::kI32>(offsets.data)[n * offsets.stride + i * p.checkpoint_slots.offset_step];
-}
+// Number i of sequence n.
 template <auto kKey, class Params>
 __device__ CheckpointAt checkpoint_at(const Params& p, long long n, int i) {
   const CheckpointSlots& at = p.checkpoint_slots;
-  const int tokens = checkpoint_offset(p, n, i);
+  const StridedVector& offsets = p.checkpoint_cu_starts;
+  const int tokens = as<DType::kI32>(offsets.data)[n * offsets.stride + i * at.offset_step];
   const long long slot =
       as<kKey.states.index_dtype>(at.slots.data)[n * at.slots.stride + i * at.slot_step];
   if (tokens <= 0 || slot < 0 || slot == padding_index(p)) return {};
   return {.tokens = tokens, .slot = slot};
 }
 
-// Of sequence n, of so many tokens.
+// Of sequence n, of so many tokens.  Offsets ascend.
 template <auto kKey, class Params>
 __device__ CheckpointRows checkpoints_at_offsets(const Params& p, long long n, long long tokens) {
   CheckpointRows rows;
@@ -57,10 +53,10 @@ __device__ CheckpointRows checkpoints_at_offsets(const Params& p, long long n, l
   for (int i = 0; i < p.checkpoint_slots.count; ++i) {
     const CheckpointAt at = checkpoint_at<kKey>(p, n, i);
     if (at.tokens == 0) continue;
-    rows.fit &=
-        at.tokens <= tokens && at.tokens % p.checkpoint_every == 0 && at.slot < p.checkpoints.slots;
+    rows.fit &= at.tokens > rows.to && at.tokens <= tokens &&
+                at.tokens % p.checkpoint_every == 0 && at.slot < p.checkpoints.slots;
     rows.from = min(rows.from, at.tokens);
-    rows.to = max(rows.to, at.tokens);
+    rows.to = at.tokens;
   }
   return rows;
 }

@@ -259,10 +259,9 @@ struct Kept {
   long long end;  // of the unit's span
 };
 // With checkpoints at offsets: which they are, and of which states.
-struct KeptOffsets {
+struct alignas(8) KeptOffsets {
   int from, to;  // as CheckpointRows
   int n, h, first_column;
-  int begin;  // tokens in front of the unit's first chunk with outputs
 };
 static_assert(sizeof(KeptOffsets) == offset_bytes(kKey) || !dev::kAtOffsets<kKey>);
 static_assert(sizeof(Kept) + offset_bytes(kKey) + plan_bytes(kKey) == kept_bytes(kKey));
@@ -284,7 +283,6 @@ __device__ void keep(const Destination& to, const Unit& unit, const dev::Checkpo
     offsets.n = static_cast<int>(unit.n);
     offsets.h = unit.h;
     offsets.first_column = unit.first_column;
-    offsets.begin = unit.span.begin * kChunk;
   }
   // Orders it before its reading.
   __syncthreads();
@@ -310,56 +308,20 @@ __device__ void store_sequence_state(State& state, const Destination& to, const 
   state.store<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<void*>(to.state)), column);
 }
 
-// Of those at offsets the one behind `tokens` tokens, in its last slot where there are several:
-// stores in a loop would have the chunks' registers spill.
+// Of those at offsets the one behind `tokens` tokens.  A store within the loop would have the chunks'
+// registers spill.
 __device__ void store_checkpoint_at(State& state, const GdnPrefillScanParams& p, int tokens) {
   const int n = kept_offsets().n;
   long long slot = -1;
 #pragma unroll 1
   for (int i = 0; i < p.checkpoint_slots.count; ++i) {
-    if (dev::checkpoint_offset(p, n, i) != tokens) continue;
     const dev::CheckpointAt at = dev::checkpoint_at<kKey>(p, n, i);
-    if (at.tokens != 0) slot = at.slot;
+    if (at.tokens == tokens) slot = at.slot;
   }
   if (slot < 0) return;
   const int column = kept_offsets().first_column + dev::ThisThreadInLoop::number() / 32 * 16;
   state.store<kKey.states.dtype>(
       dev::matrix_at<kKey.states.dtype>(p.checkpoints, slot, kept_offsets().h), column);
-}
-
-// This warp's columns of a checkpoint of one slot to another.
-__device__ void copy_checkpoint(const GdnPrefillScanParams& p, long long from, long long to) {
-  const auto* const source =
-      dev::matrix_at<kKey.states.dtype>(p.checkpoints, from, kept_offsets().h);
-  auto* const target = dev::matrix_at<kKey.states.dtype>(p.checkpoints, to, kept_offsets().h);
-  const int column = kept_offsets().first_column + threadIdx.x / 32 * 16;
-  constexpr bool kRows = kKey.states.layout == gdn::StateLayout::kKV;
-#pragma unroll 1
-  for (int e = threadIdx.x % 32; e < 16 * kKey.key_dim; e += 32) {
-    const int at = kRows ? e / 16 * kKey.value_dim + column + e % 16 : column * kKey.key_dim + e;
-    target[at] = source[at];
-  }
-}
-
-// The same state in its other slots.  For the threads that compute, behind the unit's last chunk.
-__device__ void store_other_checkpoints(const GdnPrefillScanParams& p) {
-  const int n = kept_offsets().n, count = p.checkpoint_slots.count;
-  const int begin = kept_offsets().begin, end = kept().end * kChunk;
-  if (count < 2) return;
-  // Orders the lanes' stores before the copies.
-  __syncwarp();
-#pragma unroll 1
-  for (int i = 0; i + 1 < count; ++i) {
-    const dev::CheckpointAt at = dev::checkpoint_at<kKey>(p, n, i);
-    if (at.tokens <= begin || at.tokens > end) continue;
-    long long last = -1;
-#pragma unroll 1
-    for (int j = i + 1; j < count; ++j) {
-      const dev::CheckpointAt other = dev::checkpoint_at<kKey>(p, n, j);
-      if (other.tokens == at.tokens) last = other.slot;
-    }
-    if (last >= 0) copy_checkpoint(p, last, at.slot);
-  }
 }
 
 // Of a chunk whose first token is `token`.

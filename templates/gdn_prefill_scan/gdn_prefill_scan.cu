@@ -122,5 +122,4 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
   } else if (to.state != nullptr && computes()) {
     store_sequence_state(state, to, unit);
   }
-  if (dev::kAtOffsets<kKey> && computes()) store_other_checkpoints(p);
 }

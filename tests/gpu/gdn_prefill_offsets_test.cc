@@ -187,13 +187,12 @@ TEST_CASE("GdnPrefillOffsets.EveryPathHasTheBitsOfAfter", "[gpu][prefill][slow]"
                               .checkpoint_slots = {1, 0}});
         problem.varlen = true;
         problem = in_pool(problem);
-        // One state goes to two slots.
         expect_bits_of_after(problem, {.lengths = {500, 0, 64, 321}},
                              {.seed = seed(),
                               .read = {1, 2, 3, 4},
                               .slots = 12,
                               .offsets = 2,
-                              .checkpoint_offsets = {64, 480, 0, -3, 64, 64, 320, 160},
+                              .checkpoint_offsets = {64, 480, 0, -3, 0, 64, 160, 320},
                               .checkpoint_slots = {11, 5, 6, 7, 8, 0, 9, 10},
                               .checkpoints_in_pool = true});
       }
@@ -217,7 +216,7 @@ void run_second_with(const PrefillProblem& problem, const Chosen& chosen, bool i
     }
   }
   const PrefillCase c(problem, shape, all);
-  INFO("offset " << chosen.offsets[0] << ", slot " << chosen.slots[0]);
+  INFO("offset " << chosen.offsets.back() << ", slot " << chosen.slots.back());
   for (std::int64_t n = 0; n < 3; ++n) {
     REQUIRE((c.row(n).kind == RowKind::kInvalid) == (n == 1 && is_invalid));
   }
@@ -231,11 +230,12 @@ TEST_CASE("GdnPrefillOffsets.OffsetsAndSlotsThatCannotBe", "[gpu][prefill][sanit
   };
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   // Of 12 rows, that of the second sequence's first checkpoint is 6.
-  const std::vector<Second> every{{16, 6, true},   {33, 6, true},         {1, 6, true},
-                                  {224, 6, true},  {1 << 30, 6, true},    {kMost - 32, 6, true},
-                                  {64, 12, true},  {64, kMost - 1, true}, {64, -1, false},
-                                  {16, -1, false}, {224, -7, false},      {0, 6, false},
-                                  {-64, 6, false}, {-kMost, 12, false},   {192, 6, false}};
+  // 32 is there already.
+  const std::vector<Second> every{
+      {32, 6, true},    {0, 6, false},         {16, 6, true},       {33, 6, true},
+      {1, 6, true},     {224, 6, true},        {1 << 30, 6, true},  {kMost - 32, 6, true},
+      {64, 12, true},   {64, kMost - 1, true}, {64, -1, false},     {16, -1, false},
+      {224, -7, false}, {-64, 6, false},       {-kMost, 12, false}, {192, 6, false}};
   for (const bool pool : {false, true}) {
     for (const gdn::Segments segments : {gdn::Segments::kNever, gdn::Segments::kAlways}) {
       for (const bool varlen : {false, true}) {
@@ -250,10 +250,10 @@ TEST_CASE("GdnPrefillOffsets.OffsetsAndSlotsThatCannotBe", "[gpu][prefill][sanit
           options.checkpoints_in_pool = true;
         }
         for (const auto& [offset, slot, is_invalid] : every) {
-          run_second_with(problem, {{offset, 32, 0}, {slot, 7, 8}}, is_invalid, options);
+          run_second_with(problem, {{32, 0, offset}, {7, 8, slot}}, is_invalid, options);
         }
         if (!varlen) continue;  // slots of 64 bits
-        run_second_with(problem, {{64, 32, 0}, {2 * kMost + 6, 7, 8}}, true, options);
+        run_second_with(problem, {{32, 0, 64}, {7, 8, 2 * kMost + 6}}, true, options);
       }
     }
   }
@@ -291,6 +291,26 @@ TEST_CASE("GdnPrefillOffsets.PaddingSaysThatThereIsNone", "[gpu][prefill]") {
                          .checkpoints_in_pool = true});
     for (std::int64_t n = 0; n < 3; ++n) REQUIRE(c.row(n).kind == RowKind::kComputed);
     expect_good(c, prepare(problem, {size_of(shape)}), shape);
+  }
+}
+
+// A launch may keep none: the bits are those of one whose offsets say so.
+TEST_CASE("GdnPrefillOffsets.ALaunchThatKeepsNone", "[gpu][prefill]") {
+  for (const gdn::Segments segments : {gdn::Segments::kNever, gdn::Segments::kAlways}) {
+    PrefillProblem problem = at_offsets(in_pool(small_varlen()), 32);
+    problem.segments = segments;
+    const CaseShape shape{.lengths = {100, 64, 300}};
+    const PrefillCase c(problem, shape,
+                        {.seed = seed(),
+                         .offsets = 1,
+                         .checkpoint_offsets = {0, -1, 0},
+                         .checkpoint_slots = {0, 1, 2}});
+    const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
+    gdn::PrefillArgs args = c.args();
+    args.checkpoints = args.checkpoint_offsets = args.checkpoint_slots = {};
+    const GdnMemory none = run(c, prefill, args);
+    expect_good(c, none, "without checkpoints");
+    CHECK(first_difference(none, run(c, prefill)) == "");
   }
 }
 

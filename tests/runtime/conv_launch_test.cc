@@ -421,6 +421,8 @@ TEST_CASE("CheckpointsHaveOffsetsAndSlots", "[cpu]") {
       CHECK((at.slots.data == address(25) && at.slots.stride == 1 && at.count == 1));
       CHECK(p.checkpoint_every == 1);
     }
+    // None at all.
+    CHECK(bench.launched(bench.args()).checkpoint_slots.count == 0);
     const auto refused = [&](FunctionRef<void(ConvArgs&)> spoil) {
       return bench.refusal([&](auto& a) {
         a = args;

@@ -195,6 +195,9 @@ TEST_CASE("OffsetsAndSlotsOfCheckpointsReachTheKernel", "[cpu]") {
     // The very pool.
     args.checkpoints = args.state;
     CHECK(bench.launched(args, bench.workspace(2, 100)).scan_params.checkpoints.slots == 9);
+    // None at all.
+    args.checkpoints = args.checkpoint_offsets = args.checkpoint_slots = {};
+    CHECK(bench.launched(args, bench.workspace(2, 100)).scan_params.checkpoint_slots.count == 0);
   }
 }
 

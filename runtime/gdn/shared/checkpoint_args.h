@@ -50,6 +50,13 @@ Status bind_checkpoint_every(const Problem& problem, std::optional<std::int64_t>
   return {};
 }
 
+// Whether a launch of a problem with checkpoints at offsets has none.
+template <class Args>
+bool keeps_none(const Args& args) {
+  return !args.checkpoints.present() && !args.checkpoint_offsets.present() &&
+         !args.checkpoint_slots.present();
+}
+
 // checkpoint_offsets or checkpoint_slots: of each sequence so many.
 template <TensorId kId, class Args>
 Status bind_places(const Binder<Args>& bind, std::int64_t count, StridedVector* places,
@@ -64,12 +71,15 @@ Status bind_places(const Binder<Args>& bind, std::int64_t count, StridedVector* 
   return {};
 }
 
-// checkpoint_offsets and checkpoint_slots, which both have at least one of each sequence.
+// checkpoint_offsets and checkpoint_slots, which both have at least one of each sequence, where the
+// launch keeps any.
 template <class Args, class Params>
 Status bind_offsets(const Binder<Args>& bind, Params* params) {
   if (!bind.template is_due<TensorId::kCheckpointOffsets>()) {
     return bind.template check_absent<TensorId::kCheckpointOffsets, TensorId::kCheckpointSlots>();
   }
+  params->checkpoint_slots.count = 0;
+  if (keeps_none(bind.args())) return {};
   const Tensor& offsets = bind.args().checkpoint_offsets;
   const std::int64_t count = std::max<std::int64_t>(offsets.rank == 2 ? offsets.shape[1] : 1, 1);
   CheckpointSlots& slots = params->checkpoint_slots;
@@ -96,7 +106,8 @@ Status bind_checkpoints(const Binder<Args>& bind, const LaunchExtent& extent,
         bind_checkpoint_every(bind.problem(), bind.args().checkpoint_every, every));
   }
   CUBINERY_RETURN_IF_ERROR(bind.template check_absent<TensorId::kCheckpoints>());
-  if (bind.template is_due<TensorId::kCheckpoints>()) {
+  const bool has_none = kind == Checkpoints::kAt && keeps_none(bind.args());
+  if (bind.template is_due<TensorId::kCheckpoints>() && !has_none) {
     const std::int64_t rows = extent.varlen || kind == Checkpoints::kAt
                                   ? std::max<std::int64_t>(checkpoints.shape[0], 0)
                                   : extent.sequences * checkpoints_of(kind, *every, extent.tokens);

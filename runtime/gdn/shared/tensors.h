@@ -396,13 +396,15 @@ inline constexpr auto kCheckpointCuStarts = spec(
     vector(TensorId::kCheckpointCuStarts, TensorKind::kBounds, Axis::kBounds, "cu_seqlens_dtype"),
     CUBINERY_TYPE(cu_seqlens_dtype), kNoCheckpoints, kAtOffsets, kDense);
 inline constexpr auto kCheckpointOffsets = spec(
-    "tokens of the sequence that each of its checkpoints has taken in; 0 or less: there is none",
+    "tokens of the sequence that each of its checkpoints has taken in, ascending; 0 or less: there "
+    "is none; absent: the launch keeps none",
     CUBINERY_MEMBER(checkpoint_offsets), places(TensorId::kCheckpointOffsets, "i32"),
     [](const auto&) { return DType::kI32; }, kNotAtOffsets);
-inline constexpr auto kCheckpointSlots =
-    spec("the rows of checkpoints that they go to; negative or padding: there is none",
-         CUBINERY_MEMBER(checkpoint_slots), places(TensorId::kCheckpointSlots, "index_dtype"),
-         CUBINERY_TYPE(states.index_dtype), kNotAtOffsets);
+inline constexpr auto kCheckpointSlots = spec(
+    "the rows of checkpoints that they go to; negative or padding: there is none; absent: the "
+    "launch keeps none",
+    CUBINERY_MEMBER(checkpoint_slots), places(TensorId::kCheckpointSlots, "index_dtype"),
+    CUBINERY_TYPE(states.index_dtype), kNotAtOffsets);
 
 // Of requests that are verified.
 inline constexpr auto kAccepted = spec(
