@@ -223,9 +223,11 @@ def states(
         if why and indices[name] is not None:
             raise InvalidArgumentError(f"{name}: given; accepted: None, {why}")
     named = ("checkpoint_slots", checkpoint_slots)
+    if state_indices is not None:
+        named = ("state_indices", state_indices)
     return (
         dtype_or("state", checkpoints if kept is None else kept, state_dtype_default),
-        dtype_or(*(named if state_indices is None else ("state_indices", state_indices)), "i32"),
+        dtype_or(*named, "i32"),
         "dense" if state_indices is None else "pool",
         state is not None,
         bool(store_state) and kept is not None,

@@ -127,11 +127,23 @@ class _Convolution:
         assert (mode == "none") == (options["checkpoints"] is None)
         if mode == "none":
             return
+        if mode == "at":
+            self._keep_at_offsets(n, inputs, tokens)
+            return
         behind = {"before": range(0, tokens, every), "after": range(every, tokens + 1, every)}[mode]
         starts = options["checkpoint_cu_starts"]
         first = n * len(behind) if starts is None else int(starts[n])
         for row, count in enumerate(behind, first):
             options["checkpoints"][row] = inputs[count : count + self.columns].T
+
+    def _keep_at_offsets(self, n: int, inputs: Array, tokens: int) -> None:
+        options = self.options
+        pad = options["pad_slot_id"]
+        for count, slot in zip(options["checkpoint_offsets"][n], options["checkpoint_slots"][n]):
+            if count <= 0 or slot < 0 or slot == pad:
+                continue
+            assert count <= tokens
+            options["checkpoints"][slot] = inputs[count : count + self.columns].T
 
     def _of_steps(self, n: int, x: Array) -> tuple[str, Array | None]:
         """of(), where there is a state for each step."""
@@ -209,6 +221,8 @@ def gdn_conv(
     state_out_indices: Array | None = None,
     checkpoints: Array | None = None,
     checkpoint_cu_starts: Array | None = None,
+    checkpoint_offsets: Array | None = None,
+    checkpoint_slots: Array | None = None,
     pad_slot_id: int | None = None,
     zero_padding: bool = False,
     scratch_slot: int | None = None,

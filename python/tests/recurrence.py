@@ -319,6 +319,8 @@ def gdn_prefill(
     checkpoint_mode: str = "none",
     checkpoint_every: int = 64,
     checkpoint_cu_starts: Array | None = None,
+    checkpoint_offsets: Array | None = None,
+    checkpoint_slots: Array | None = None,
     segments: str = "auto",
     out: Array | None = None,
     output_dtype: str | None = None,
@@ -352,6 +354,12 @@ def gdn_prefill(
         if checkpoints is None or states is None:
             continue
         last = len(states) - 1  # tokens
+        if checkpoint_mode == "at":
+            for count, slot in zip(checkpoint_offsets[n], checkpoint_slots[n]):
+                if count > 0 and slot >= 0 and slot != pad_slot_id:
+                    assert count % checkpoint_every == 0 and count <= last
+                    slots.keep(checkpoints[slot : slot + 1], states[count : count + 1])
+            continue
         kept = {"before": states[:last:checkpoint_every], "after": states[1:]}[checkpoint_mode]
         if checkpoint_mode == "after":
             kept = kept[checkpoint_every - 1 :: checkpoint_every]

@@ -89,6 +89,21 @@ def test_a_checkpoint_is_the_state_behind_its_tokens(mode, behind):
         np.testing.assert_array_equal(kept.reshape(2, len(behind), C, W)[:, i], state)
 
 
+def test_a_checkpoint_at_an_offset_goes_to_its_slot():
+    start = random.standard_normal((2, C, W)).astype(np.float32)
+    pool = np.full((5, C, W), np.nan, np.float32)
+    convolution.gdn_conv(
+        X, WEIGHT, state=start, store_state=False, checkpoints=pool, checkpoint_mode="at",
+        checkpoint_offsets=np.array([[2, 0], [9, 1]], np.int32), pad_slot_id=3,
+        checkpoint_slots=np.array([[4, 1], [0, 3]], np.int32),
+    )  # fmt: skip
+    for n, count, slot in ((0, 2, 4), (1, 9, 0)):
+        state = start.copy()
+        convolution.gdn_conv(X[:, :count], WEIGHT, state=state)
+        np.testing.assert_array_equal(pool[slot], state[n])
+    assert np.isnan(pool[1:4]).all()
+
+
 def test_packed_sequences_are_those_alone():
     x = X.reshape(-1, C)
     bounds = np.array([2, 9, 9, 20], np.int32)
