@@ -52,8 +52,6 @@ class QwenGatedDeltaNetAttention:
             weight=torch.zeros((DIM,), dtype=torch.bfloat16), activation=config["gate"],
             group_size=None, norm_before_gate=True,
         )  # fmt: skip
-        self._checkpoint_alignment = 64 if config["checkpoints"] else None
-        self._checkpoint_exporter = types.SimpleNamespace(export=self._export)
         self.ran = []
         self.state_dtype = torch.float32
 
@@ -78,9 +76,6 @@ class QwenGatedDeltaNetAttention:
     def _rms_norm_gated_cuda(self, x, output_gate, out):
         assert x.shape == output_gate.shape == out.shape
         self.ran.append(("norm", x.shape[0]))
-
-    def _export(self, checkpoint, **given):
-        self.exported = given
 
 
 class Engine:
@@ -130,22 +125,10 @@ class Engine:
         return self._caplog.text
 
     def layer(
-        self,
-        drafts=0,
-        gate="silu",
-        activation="silu",
-        checkpoints=False,
-        bound=True,
-        mode=3,
-        **more,
-    ):
+        self, drafts=0, gate="silu", activation="silu", bound=True, mode=3, **more
+    ):  # fmt: skip
         self.plugin.register()
-        config = {
-            "drafts": drafts,
-            "gate": gate,
-            "activation": activation,
-            "checkpoints": checkpoints,
-        }
+        config = {"drafts": drafts, "gate": gate, "activation": activation}
         vllm_config = types.SimpleNamespace(
             torch=self.torch, additional_config={"gdn_prefill_backend": "triton"},
             scheduler_config=types.SimpleNamespace(max_num_seqs=8),

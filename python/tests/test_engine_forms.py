@@ -125,9 +125,7 @@ def layer_of(
         joins = not _common.without_path(context, decode)
         return plugin.problems(dataclasses.replace(layer, joins_conv=joins))
     behind = {"output_norm": norm, "norm_weight_dtype": "bf16"} if norm else {}
-    layer = plugin.VllmLayer(
-        **common, conv_state_layout="channels", drafts=drafts, keeps_states=True, **behind
-    )
+    layer = plugin.VllmLayer(**common, conv_state_layout="channels", drafts=drafts, **behind)
     return plugin.problems(plugin.supported(context, layer))
 
 
@@ -250,7 +248,7 @@ def test_what_a_model_cannot_have_is_left_out():
     config = {"model_type": "qwen3_next", "linear_conv_kernel_dim": 5}
     with pytest.warns(cubinery.LeftOutWarning, match="conv_verify .*width = 5"):
         forms = cubinery.problems_for_engine(config, "vllm")
-    assert list(forms) == ["prefill", "prefill_kept", "decode", "verify"]
+    assert list(forms) == ["prefill", "decode", "verify"]
     with pytest.warns(cubinery.LeftOutWarning):
         forms = cubinery.problems_for_engine(config, "transformers")
     assert list(forms) == ["prefill", "prefill_more", "decode"]

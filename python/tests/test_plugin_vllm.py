@@ -177,28 +177,29 @@ def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch
 
 
 def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
-    layer = engine.layer(checkpoints=True)
-    plan = types.SimpleNamespace(
-        every_n_tokens=128, num_checkpoints=5, rows=fake_torch.tensor([0, 1, 0, 4]),
-        cu_starts=fake_torch.tensor([0, 2, 2, 5], engine.torch.int64),
-    )  # fmt: skip
-    bounds = [0, 1, 301, 391, 891]
-    ran = engine.run(
-        layer, 891, packed=True, num_prefills=3, num_decode_tokens=1, num_prefill_tokens=890,
-        non_spec_state_indices_tensor=[5, 3, 4, 6], prefill_state_indices=[3, 4, 6],
-        prefill_query_start_loc=[0, 300, 390, 890], non_spec_query_start_loc=bounds,
-        prefill_has_initial_state=np.zeros(3, bool), checkpoint=object(),
-        flashinfer_checkpoint_plan=plan,
-    )  # fmt: skip
-    assert engine.forms == ["decode", "conv", "prefill_kept"]
-    kept = engine.launches[-1]
-    assert at(kept, "checkpoints").shape == (5, V_HEADS, DIM, DIM)
-    assert at(kept, "checkpoint_every") == 128
-    assert at(kept, "checkpoint_cu_starts").array.tolist() == [0, 2, 2, 5]
-    assert at(kept, "checkpoint_cu_starts").dtype.name == "int32"
-    assert same(layer.exported["recurrent_rows"], plan.rows)
-    assert same(layer.exported["raw_qkv"], ran.x[:891, :CHANNELS])
-    assert layer.exported["cu_seqlens"].array.tolist() == bounds
+    layer = engine.layer()
+    batch = {
+        "num_prefills": 3, "num_decode_tokens": 1, "num_prefill_tokens": 890,
+        "non_spec_state_indices_tensor": [5, 3, 4, 6], "prefill_state_indices": [3, 4, 6],
+        "prefill_query_start_loc": [0, 300, 390, 890],
+        "prefill_has_initial_state": np.zeros(3, bool),
+    }  # fmt: skip
+    checkpoint = types.SimpleNamespace(  # of the decode in front, too
+        checkpoint_offsets=fake_torch.tensor([0, 256, 0, 384]),
+        state_indices=fake_torch.tensor([0, 7, 0, 8]),
+    )
+    engine.run(layer, 891, packed=True, checkpoint=checkpoint, **batch)
+    assert engine.forms == ["decode", "conv", "prefill"]
+    pools = (layer.kv_cache[0].transpose(1, 2), layer.kv_cache[1])
+    for launch, pool in zip(engine.launches[1:], pools):
+        assert at(launch, "checkpoint_offsets").array.tolist() == [[256], [0], [384]]
+        assert at(launch, "checkpoint_slots").array.tolist() == [[7], [0], [8]]
+        assert same(at(launch, "checkpoints"), pool)
+        assert at(launch, "pad_slot_id") == 0
+    engine.launches.clear()
+    engine.run(layer, 891, packed=True, checkpoint=None, **batch)
+    assert engine.forms == ["decode", "conv", "prefill"]
+    assert all("checkpoint_slots" not in launch.arrays for launch in engine.launches)
 
 
 # ---- Kernels
@@ -218,7 +219,7 @@ def test_nothing_compiles_after_the_start(engine):
 
 def test_what_is_launched_is_what_is_made(engine):
     """Of the problems of a layer each is launched, some by a rehearsal alone."""
-    layer = engine.layer(drafts=3, checkpoints=True, bound=False)
+    layer = engine.layer(drafts=3, bound=False)
     layer.bind_kv_cache(engine.pools(WIDTH + 2))
     kernels = layer._cubinery_kernels
     assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)

@@ -36,18 +36,13 @@ SEAMS: dict[str, tuple[str, ...]] = {
     ),
     "vllm.forward_context:get_forward_context": (),
     "vllm.model_executor.custom_op:op_registry_oot": (),
-    "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointExporter.export": (
-        "checkpoint", "raw_qkv", "conv_state", "cu_seqlens", "recurrent_checkpoint",
-        "recurrent_state", "recurrent_rows",
-    ),
-    f"{METADATA}:GDNFlashInferCheckpointPlan": (
-        "every_n_tokens", "num_checkpoints", "cu_starts", "rows",
+    "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointMetadata": (
+        "checkpoint_offsets", "state_indices",
     ),
     f"{METADATA}:GDNAttentionBackend.supports_batch_invariance": (),
     f"{METADATA}:GDNAttentionMetadata": (
         "num_prefills", "num_decode_tokens", "num_spec_decodes", "num_actual_tokens", "checkpoint",
-        "flashinfer_checkpoint_plan", "non_spec_query_start_loc", "spec_query_start_loc",
-        "spec_state_indices_tensor", "non_spec_state_indices_tensor", "spec_sequence_masks",
+        "spec_query_start_loc", "spec_state_indices_tensor", "non_spec_state_indices_tensor", "spec_sequence_masks",
         "spec_token_indx", "non_spec_token_indx", "num_accepted_tokens", "prefill_query_start_loc",
         "prefill_state_indices", "prefill_has_initial_state", "nums_dict", "num_prefill_tokens",
     ),
@@ -56,15 +51,15 @@ SEAMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What it reads of a layer, set by the class's __init__.
 ATTRIBUTES = (
-    "A_log", "_checkpoint_alignment", "_checkpoint_exporter", "_forward_method", "activation",
-    "conv1d", "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
+    "A_log", "_forward_method", "activation", "conv1d", "conv_kernel_size", "dt_bias",
+    "enable_fused_gdn_spec_decode",
     "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "in_proj_ba", "in_proj_qkvz", "key_dim",
     "kv_cache", "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec",
     "num_v_heads", "out_proj", "prefix", "tp_size", "value_dim", "vllm_config",
 )  # fmt: skip
 
 NULL_BLOCK = 0  # the slot of rows of padding
-CHUNK = 64  # tokens from one state to the next that vLLM may ask for, or a multiple
+CHUNK = 64  # what the tokens in front of a state inside a prefill are a multiple of
 NORMS = {"silu": "gated_rms", "swish": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
 
@@ -77,7 +72,6 @@ class VllmLayer(Layer):
 
     output_norm: str = "none"  # what is behind the recurrence, in its launch
     norm_weight_dtype: str = "f32"
-    keeps_states: bool = False  # inside a prefill, for prefix caching
 
     @property
     def norm(self) -> dict[str, Any]:
@@ -95,10 +89,12 @@ class VllmLayer(Layer):
 def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     """What a layer launches, by the names of its forms: all of it, and nothing else."""
     decode = DecodeProblem(**layer.heads, **layer.gates, **layer.states, **layer.norm)
-    prefill = PrefillProblem(**layer.heads, **layer.states, varlen=True)
+    # States inside a prefill are for prefix caching; without that no launch keeps one.
     found: dict[str, Problem[Any]] = {
-        "conv": ConvProblem(**layer.conv, **layer.gates, varlen=True),
-        "prefill": prefill,
+        "conv": ConvProblem(**layer.conv, **layer.gates, varlen=True, checkpoints="at"),
+        "prefill": PrefillProblem(
+            **layer.heads, **layer.states, varlen=True, checkpoints="at", checkpoint_every=CHUNK
+        ),
     }
     if layer.decodes_in_one_launch:
         found["decode"] = replace(decode, **layer.conv_of_decode)
@@ -111,8 +107,6 @@ def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
             **layer.heads, **layer.gates, **layer.states, **layer.norm, varlen=True,
             draft_tokens=layer.drafts + 1, stored_states="every", from_accepted=True,
         )  # fmt: skip
-    if layer.keeps_states:
-        found["prefill_kept"] = replace(prefill, checkpoints="after", checkpoint_every=CHUNK)
     return found
 
 
@@ -128,7 +122,6 @@ def supported(context: Context, layer: VllmLayer) -> VllmLayer:
 KINDS = {
     "decode": Kind("decoding", ("conv_decode", "decode")),
     "prefill": Kind("prefill", ("conv", "prefill")),
-    "prefill_kept": Kind("prefill for a prefix cache", ("conv", "prefill_kept")),
     "verify": Kind("the verification of drafts", ("conv_verify", "verify")),
 }
 
@@ -151,7 +144,7 @@ class Step:
     verified: tuple[Any, ...] = ()  # slots of steps, first slots, accepted, bounds
     drafts: Any = None  # which tokens are drafts, and which are not, where a batch has both
     others: Any = None
-    starts: Any = None  # of checkpoints
+    kept: tuple[Any, ...] = ()  # of each prefill a state inside: its offset, its slot
 
     @classmethod
     def of(cls, m: Any) -> Step:
@@ -184,16 +177,10 @@ class Step:
         if m.nums_dict is not None:  # of each sequence its blocks of 8 tokens, on the host
             blocks = int(m.nums_dict[8]["nums"].max())
             self.longest = max(1, min(8 * blocks, m.num_prefill_tokens))
-        if m.flashinfer_checkpoint_plan is None:
-            self.kinds += ("prefill",)
-        else:
-            self.kinds += ("prefill_kept",)
-
-    def keep(self, plan: Any) -> Any:
-        """Where the checkpoints of each sequence begin, in the dtype of its bounds."""
-        if self.starts is None:
-            self.starts = plan.cu_starts.to(self.bounds.dtype)
-        return self.starts
+        self.kinds += ("prefill",)
+        if m.checkpoint is not None:  # decodes are in front there
+            rows = (m.checkpoint.checkpoint_offsets, m.checkpoint.state_indices)
+            self.kept = tuple(row[-count:, None] for row in rows)
 
 
 def step_of(m: Any) -> Step:

@@ -17,7 +17,7 @@ from cubinery._errors import Error, UnsupportedError
 from cubinery.plugins import _common
 from cubinery.plugins._common import Kernels
 from cubinery.plugins._vllm_layer import (
-    ATTRIBUTES, CHUNK, CLASS, GDN, KINDS, METADATA, NORMS, NULL_BLOCK, SEAMS, Pools, Step,
+    ATTRIBUTES, CLASS, GDN, KINDS, METADATA, NORMS, NULL_BLOCK, SEAMS, Pools, Step,
     VllmLayer, problems, step_of, supported,
 )  # fmt: skip
 
@@ -102,7 +102,6 @@ class CubineryCore(_Behind):  # type: ignore[misc]
                 "columns" if self._cubinery_vllm.is_conv_state_dim_first() else "channels"
             ),
             drafts=self.num_spec,
-            keeps_states=self._checkpoint_alignment is not None,
             batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
         )
         if self._cubinery_takes_gate():
@@ -172,25 +171,13 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             tokens=1, kinds=(), slots_decoded=padding, slots=padding, bounds=bounds,
             has_state=torch.zeros((1,), dtype=torch.bool, **like), longest=1,
             verified=(padding[:, None].expand(1, self.num_spec + 1), padding, bounds[1:], bounds),
+            kept=(padding[:, None], padding[:, None]),
         )  # fmt: skip
         z = self._cubinery_z(x) if self._cubinery_norms() else None
         out = torch.zeros((1, heads, dim), dtype=self.model_config.dtype, **like)
         rows = x[:, :channels], gates[:, :heads], gates[:, heads:], z, out, step
-        for kind in ("decode", "verify"):
-            if kind in self._cubinery_can:
-                getattr(self, f"_cubinery_{kind}")(*rows)
-        checkpoint = SimpleNamespace(checkpoint_offsets=padding, state_indices=padding)
-        longs = torch.zeros((2,), dtype=torch.int64, **like)  # as vLLM's plans have them
-        plan = SimpleNamespace(
-            num_checkpoints=0, every_n_tokens=CHUNK, cu_starts=longs, rows=longs[:1]
-        )  # fmt: skip
-        m = SimpleNamespace(
-            checkpoint=checkpoint, flashinfer_checkpoint_plan=plan, non_spec_query_start_loc=bounds
-        )
-        for kind in ("prefill", "prefill_kept"):
-            if kind in self._cubinery_can:
-                step.kinds = (kind,)
-                self._cubinery_prefill(*rows, m, x[:, :channels])
+        for kind in sorted(self._cubinery_can):
+            getattr(self, f"_cubinery_{kind}")(*rows)
 
     def get_attn_backend(self) -> Any:
         # vLLM refuses these layers under VLLM_BATCH_INVARIANT; where all their work is cubinery's
@@ -290,14 +277,14 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         plugin.ran(*step.kinds)
         n = step.tokens
         x, b, a, out, z = x[:n], b[:n], a[:n], out[:n], None if z is None else z[:n]
-        self._cubinery_serve(x, b, a, z if norms else None, out, step, m)
+        self._cubinery_serve(x, b, a, z if norms else None, out, step)
         if z is not None and not norms:
             self._rms_norm_gated_cuda(out, z, out)
         return True
 
-    def _cubinery_serve(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any) -> None:
+    def _cubinery_serve(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         if step.drafts is not None:
-            return self._cubinery_mixed(x, b, a, z, out, step, m)
+            return self._cubinery_mixed(x, b, a, z, out, step)
         if step.verified:
             self._cubinery_verify(x, b, a, z, out, step)
         d = step.decoded
@@ -307,9 +294,9 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             self._cubinery_decode(x[:d], b[:d], a[:d], None if z is None else z[:d], out[:d], step)
         if step.slots is not None:
             z = None if z is None else z[d:]
-            self._cubinery_prefill(x[d:], b[d:], a[d:], z, out[d:], step, m, x)
+            self._cubinery_prefill(x[d:], b[d:], a[d:], z, out[d:], step)
 
-    def _cubinery_mixed(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any) -> None:
+    def _cubinery_mixed(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         """Drafts between other tokens: each sort is gathered, as vLLM does it."""
         for rows in (step.drafts, step.others):
             x_, b_, a_ = (each.index_select(0, rows) for each in (x, b, a))
@@ -318,7 +305,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             if rows is step.drafts:
                 self._cubinery_verify(x_, b_, a_, z_, part, step)
             else:
-                self._cubinery_prefill(x_, b_, a_, z_, part, step, m, x_)
+                self._cubinery_prefill(x_, b_, a_, z_, part, step)
             out.index_copy_(0, rows, part)
 
     def _cubinery_weight(self) -> Any:
@@ -359,10 +346,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             state_indices=slots, pad_slot_id=NULL_BLOCK, **given, **self._cubinery_norm(z),
         )  # fmt: skip
 
-    def _cubinery_prefill(
-        self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step, m: Any, raw: Any
-    ) -> None:
-        """`raw`: x of all sequences that vLLM's checkpoints count, decodes in front included."""
+    def _cubinery_prefill(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         q, k, v = self._cubinery_outputs(x)
@@ -373,39 +357,19 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             "state_indices": step.slots, "cu_seqlens": step.bounds, "max_seqlen": step.longest,
             "has_initial_state": step.has_state, "pad_slot_id": NULL_BLOCK,
         }  # fmt: skip
+        windows = states = {}
+        if step.kept:
+            shared["checkpoint_offsets"], shared["checkpoint_slots"] = step.kept
+            windows, states = {"checkpoints": pools.window}, {"checkpoints": pools.state}
         operators["conv"](
             x, self._cubinery_weight(), q=q, k=k, v=v, a=a, b=b, A_log=self.A_log,
-            dt_bias=self.dt_bias, g=g, beta=beta, state=pools.window, **shared,
+            dt_bias=self.dt_bias, g=g, beta=beta, state=pools.window, **windows, **shared,
         )  # fmt: skip
-        shared["enable_pdl"] = self._cubinery_pdl
-        if "prefill_kept" in step.kinds:
-            self._cubinery_prefill_kept((q, k, v, g, beta), out, shared, step, m, raw)
-        else:
-            operators["prefill"](q, k, v, g, beta, out=out, state=pools.state, **shared)
+        operators["prefill"](
+            q, k, v, g, beta, out=out, state=pools.state, enable_pdl=self._cubinery_pdl, **states, **shared
+        )  # fmt: skip
         if z is not None:
             self._rms_norm_gated_cuda(out, z, out)
-
-    def _cubinery_prefill_kept(
-        self,
-        inputs: tuple[Any, ...],
-        out: Any,
-        shared: dict[str, Any],
-        step: Step,
-        m: Any,
-        raw: Any,
-    ) -> None:
-        """A prefill that keeps states inside, of which vLLM takes some for its prefix cache."""
-        pools = self._cubinery_pools()
-        plan = m.flashinfer_checkpoint_plan
-        kept = pools.state.new_empty((max(plan.num_checkpoints, 1), *pools.state.shape[1:]))
-        self._cubinery_operators["prefill_kept"](
-            *inputs, out=out, state=pools.state, checkpoints=kept,
-            checkpoint_cu_starts=step.keep(plan), checkpoint_every=plan.every_n_tokens, **shared,
-        )  # fmt: skip
-        self._checkpoint_exporter.export(
-            m.checkpoint, raw_qkv=raw, conv_state=pools.conv, recurrent_checkpoint=kept,
-            recurrent_state=pools.state, cu_seqlens=m.non_spec_query_start_loc, recurrent_rows=plan.rows,
-        )  # fmt: skip
 
     def _cubinery_verify(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         operators = self._cubinery_operators
