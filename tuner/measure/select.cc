@@ -182,10 +182,8 @@ std::optional<Selection> select(const std::vector<Configuration>& configurations
                                 const Fewness& few, std::string_view agreed_path) {
   if (shapes.empty()) return std::nullopt;
   const std::vector<Group> groups = groups_of(configurations);
-  const bool has_path = std::any_of(groups.begin(), groups.end(),
-                                    [&](const Group& group) { return is_of(group, agreed_path); });
-  const Group* group =
-      choose_group(groups, shapes, worth, has_path ? agreed_path : std::string_view());
+  const Group* group = choose_group(groups, shapes, worth, agreed_path);
+  if (group == nullptr && !agreed_path.empty()) group = choose_group(groups, shapes, worth, {});
   if (group == nullptr) return std::nullopt;
   Group everything;
   everything.members.resize(configurations.size());

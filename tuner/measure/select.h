@@ -47,8 +47,8 @@ struct Fewness {
 // shape, or is in use, is taken there too; a default that is within `few.worth` goes before all. On
 // ties the lower index counts.
 //
-// `agreed_path`: the agreed ones are of this path, whatever the defaults are, unless it has no
-// configuration here; empty: of any.
+// `agreed_path`: the agreed ones are of this path, whatever the defaults are, unless no values of
+// it have a time for every shape (a searched space measures few); empty: of any.
 //
 // nullopt: no shapes, or no values of the bit-changing fields that are possible for all.
 std::optional<Selection> select(const std::vector<Configuration>& configurations,
