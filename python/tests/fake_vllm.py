@@ -52,6 +52,7 @@ class QwenGatedDeltaNetAttention:
             weight=torch.zeros((DIM,), dtype=torch.bfloat16), activation=config["gate"],
             group_size=None, norm_before_gate=True,
         )  # fmt: skip
+        self._checkpoint_alignment = 64 if config["checkpoints"] else None
         self.ran = []
         self.state_dtype = torch.float32
 
@@ -125,10 +126,10 @@ class Engine:
         return self._caplog.text
 
     def layer(
-        self, drafts=0, gate="silu", activation="silu", bound=True, mode=3, **more
+        self, drafts=0, gate="silu", activation="silu", checkpoints=False, bound=True, mode=3, **more
     ):  # fmt: skip
         self.plugin.register()
-        config = {"drafts": drafts, "gate": gate, "activation": activation}
+        config = {"drafts": drafts, "gate": gate, "activation": activation, "checkpoints": checkpoints}
         vllm_config = types.SimpleNamespace(
             torch=self.torch, additional_config={"gdn_prefill_backend": "triton"},
             scheduler_config=types.SimpleNamespace(max_num_seqs=8),

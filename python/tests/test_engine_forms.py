@@ -126,7 +126,9 @@ def layer_of(
         return plugin.problems(dataclasses.replace(layer, joins_conv=joins))
     behind = {"output_norm": norm, "norm_weight_dtype": "bf16"} if norm else {}
     layer = plugin.VllmLayer(**common, conv_state_layout="channels", drafts=drafts, **behind)
-    return plugin.problems(plugin.supported(context, layer))
+    with_cache = dataclasses.replace(layer, keeps_states=True)  # of prefixes
+    each = [plugin.problems(plugin.supported(context, one)) for one in (layer, with_cache)]
+    return each[0] | each[1]
 
 
 @pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 2)])
@@ -248,7 +250,7 @@ def test_what_a_model_cannot_have_is_left_out():
     config = {"model_type": "qwen3_next", "linear_conv_kernel_dim": 5}
     with pytest.warns(cubinery.LeftOutWarning, match="conv_verify .*width = 5"):
         forms = cubinery.problems_for_engine(config, "vllm")
-    assert list(forms) == ["prefill", "decode", "verify"]
+    assert list(forms) == ["prefill", "prefill_kept", "decode", "verify"]
     with pytest.warns(cubinery.LeftOutWarning):
         forms = cubinery.problems_for_engine(config, "transformers")
     assert list(forms) == ["prefill", "prefill_more", "decode"]

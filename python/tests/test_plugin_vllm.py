@@ -177,7 +177,7 @@ def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch
 
 
 def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
-    layer = engine.layer()
+    layer = engine.layer(checkpoints=True)
     batch = {
         "num_prefills": 3, "num_decode_tokens": 1, "num_prefill_tokens": 890,
         "non_spec_state_indices_tensor": [5, 3, 4, 6], "prefill_state_indices": [3, 4, 6],
@@ -189,7 +189,7 @@ def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
         state_indices=fake_torch.tensor([0, 7, 0, 8]),
     )
     engine.run(layer, 891, packed=True, checkpoint=checkpoint, **batch)
-    assert engine.forms == ["decode", "conv", "prefill"]
+    assert engine.forms == ["decode", "conv_kept", "prefill_kept"]
     pools = (layer.kv_cache[0].transpose(1, 2), layer.kv_cache[1])
     for launch, pool in zip(engine.launches[1:], pools):
         assert at(launch, "checkpoint_offsets").array.tolist() == [[256], [0], [384]]
@@ -198,7 +198,7 @@ def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
         assert at(launch, "pad_slot_id") == 0
     engine.launches.clear()
     engine.run(layer, 891, packed=True, checkpoint=None, **batch)
-    assert engine.forms == ["decode", "conv", "prefill"]
+    assert engine.forms == ["decode", "conv_kept", "prefill_kept"]
     assert all("checkpoint_slots" not in launch.arrays for launch in engine.launches)
 
 
@@ -217,9 +217,10 @@ def test_nothing_compiles_after_the_start(engine):
     assert engine.plugin.plugin.kernels == made
 
 
-def test_what_is_launched_is_what_is_made(engine):
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_what_is_launched_is_what_is_made(engine, checkpoints):
     """Of the problems of a layer each is launched, some by a rehearsal alone."""
-    layer = engine.layer(drafts=3, bound=False)
+    layer = engine.layer(drafts=3, checkpoints=checkpoints, bound=False)
     layer.bind_kv_cache(engine.pools(WIDTH + 2))
     kernels = layer._cubinery_kernels
     assert set(engine.forms) == set(kernels.problems) == set(kernels.operators)

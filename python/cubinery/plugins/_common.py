@@ -358,7 +358,7 @@ class Kernels:
         refuse() which have not, and why."""
         can = set()
         for name, kind in kinds.items():
-            if kind.forms[-1] not in self.problems:
+            if self.problems.keys().isdisjoint(kind.forms):
                 continue
             refused = [self.refused[form] for form in kind.forms if form in self.refused]
             if refused:

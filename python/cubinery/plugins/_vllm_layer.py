@@ -51,8 +51,8 @@ SEAMS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # What it reads of a layer, set by the class's __init__.
 ATTRIBUTES = (
-    "A_log", "_forward_method", "activation", "conv1d", "conv_kernel_size", "dt_bias",
-    "enable_fused_gdn_spec_decode",
+    "A_log", "_checkpoint_alignment", "_forward_method", "activation", "conv1d",
+    "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
     "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "in_proj_ba", "in_proj_qkvz", "key_dim",
     "kv_cache", "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec",
     "num_v_heads", "out_proj", "prefix", "tp_size", "value_dim", "vllm_config",
@@ -72,6 +72,7 @@ class VllmLayer(Layer):
 
     output_norm: str = "none"  # what is behind the recurrence, in its launch
     norm_weight_dtype: str = "f32"
+    keeps_states: bool = False  # inside a prefill, for prefix caching
 
     @property
     def norm(self) -> dict[str, Any]:
@@ -89,13 +90,14 @@ class VllmLayer(Layer):
 def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     """What a layer launches, by the names of its forms: all of it, and nothing else."""
     decode = DecodeProblem(**layer.heads, **layer.gates, **layer.states, **layer.norm)
-    # States inside a prefill are for prefix caching; without that no launch keeps one.
-    found: dict[str, Problem[Any]] = {
-        "conv": ConvProblem(**layer.conv, **layer.gates, varlen=True, checkpoints="at"),
-        "prefill": PrefillProblem(
-            **layer.heads, **layer.states, varlen=True, checkpoints="at", checkpoint_every=CHUNK
-        ),
-    }
+    conv = ConvProblem(**layer.conv, **layer.gates, varlen=True)
+    prefill = PrefillProblem(**layer.heads, **layer.states, varlen=True)
+    found: dict[str, Problem[Any]]
+    if layer.keeps_states:  # where a launch has none to keep, too
+        prefill = replace(prefill, checkpoints="at", checkpoint_every=CHUNK)
+        found = {"conv_kept": replace(conv, checkpoints="at"), "prefill_kept": prefill}
+    else:
+        found = {"conv": conv, "prefill": prefill}
     if layer.decodes_in_one_launch:
         found["decode"] = replace(decode, **layer.conv_of_decode)
     else:
@@ -121,7 +123,7 @@ def supported(context: Context, layer: VllmLayer) -> VllmLayer:
 
 KINDS = {
     "decode": Kind("decoding", ("conv_decode", "decode")),
-    "prefill": Kind("prefill", ("conv", "prefill")),
+    "prefill": Kind("prefill", ("conv", "prefill", "conv_kept", "prefill_kept")),
     "verify": Kind("the verification of drafts", ("conv_verify", "verify")),
 }
 

@@ -102,6 +102,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
                 "columns" if self._cubinery_vllm.is_conv_state_dim_first() else "channels"
             ),
             drafts=self.num_spec,
+            keeps_states=self._checkpoint_alignment is not None,
             batch_invariant=bool(self._cubinery_vllm.envs.VLLM_BATCH_INVARIANT),
         )
         if self._cubinery_takes_gate():
@@ -171,7 +172,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             tokens=1, kinds=(), slots_decoded=padding, slots=padding, bounds=bounds,
             has_state=torch.zeros((1,), dtype=torch.bool, **like), longest=1,
             verified=(padding[:, None].expand(1, self.num_spec + 1), padding, bounds[1:], bounds),
-            kept=(padding[:, None], padding[:, None]),
+            kept=(padding[:, None],) * 2 if self._cubinery_layer.keeps_states else (),
         )  # fmt: skip
         z = self._cubinery_z(x) if self._cubinery_norms() else None
         out = torch.zeros((1, heads, dim), dtype=self.model_config.dtype, **like)
@@ -195,7 +196,7 @@ class CubineryCore(_Behind):  # type: ignore[misc]
         if self._cubinery_kernels is None:
             return False
         operators = self._cubinery_kernels.ready().operators
-        prefill = operators.get("prefill")
+        prefill = operators.get("prefill", operators.get("prefill_kept"))
         if prefill is not None:
             sequences = self.vllm_config.scheduler_config.max_num_seqs
             size = prefill.workspace_bytes(x.shape[0], min(sequences, x.shape[0]))
@@ -357,15 +358,18 @@ class CubineryCore(_Behind):  # type: ignore[misc]
             "state_indices": step.slots, "cu_seqlens": step.bounds, "max_seqlen": step.longest,
             "has_initial_state": step.has_state, "pad_slot_id": NULL_BLOCK,
         }  # fmt: skip
+        conv, prefill = "conv", "prefill"
+        if self._cubinery_layer.keeps_states:
+            conv, prefill = "conv_kept", "prefill_kept"
         windows = states = {}
         if step.kept:
             shared["checkpoint_offsets"], shared["checkpoint_slots"] = step.kept
             windows, states = {"checkpoints": pools.window}, {"checkpoints": pools.state}
-        operators["conv"](
+        operators[conv](
             x, self._cubinery_weight(), q=q, k=k, v=v, a=a, b=b, A_log=self.A_log,
             dt_bias=self.dt_bias, g=g, beta=beta, state=pools.window, **windows, **shared,
         )  # fmt: skip
-        operators["prefill"](
+        operators[prefill](
             q, k, v, g, beta, out=out, state=pools.state, enable_pdl=self._cubinery_pdl, **states, **shared
         )  # fmt: skip
         if z is not None:

@@ -154,7 +154,7 @@ bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
   const bool every = stores_every(key);
   if (key.states.has_initial) add_states(p.read, p.read_stride, every ? p.steps.read_state : 0);
   if (key.states.store) add_states(p.written, p.written_stride, every ? p.steps.written_state : 0);
-  if (key.checkpoints != Checkpoints::kNone) {
+  if (key.checkpoints != Checkpoints::kNone && p.checkpoints.data != nullptr) {
     add_states(p.checkpoints.data, p.checkpoints.stride, 0);
   }
   return is_so;
