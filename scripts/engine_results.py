@@ -59,7 +59,8 @@ def section(records, paragraph, table):
         "the recurrence, and in vLLM's decode the gated norm. 16 key and 32 value heads of 128 x 128, tensor parallel 1, "
         "decode in CUDA graphs. In vLLM it is the GPU's time in a step that one of two runs has and the other has not, "
         "over the model's linear layers: what both launch cancels out. Then the whole step of a small random model on the "
-        "GPU, and tokens a second on the clock, the fastest run of each, where the host's time counts too. "
+        "GPU, and tokens a second on the clock, the fastest run of each, where the host's time counts too and differs by a fifth from "
+        "process to process. "
         "[benchmarks.md](benchmarks.md) says how to repeat it.")
     for record in records:
         rows = record["rows"]
@@ -84,8 +85,10 @@ def section(records, paragraph, table):
 
 def readme(records, paragraph, table):
     """Lines of README: one engine's rows."""
-    record = next(r for r in records if r["engine"].startswith("vLLM"))
-    rows = {(row["scenario"], row["load"]): row for r in records if r["engine"] == record["engine"] for row in r["rows"]}
+    ours = [record for record in records if record["engine"].startswith("vLLM")]
+    record, rows = ours[0], {}
+    for row in (row for each in ours for row in each["rows"]):
+        rows.setdefault((row["scenario"], row["load"]), row)
     cells = [[what(load, scenario), *_layer(rows[scenario, load]), _step(rows[scenario, load])[2]]
              for scenario, load in README_LOADS if (scenario, load) in rows]
     return table([f"one layer in {record['engine']}", "vLLM alone", "with cubinery", "", "GPU's step"], cells) + paragraph(

@@ -165,10 +165,10 @@ CUBINERY_C_API int cubinery_form_for_model(const char* form, const char* config,
 CUBINERY_C_API int cubinery_model_problems(const char* config, int tp, const char* options,
                                            char** problems);
 /* What one engine launches for a model, "vllm", "sglang", "transformers", "fla", "flashinfer",
- * "tensorrt_llm" or "tokenspeed" (gdn::problems_for_engine()).  options: as above, and "functions": true, the forms of single
- * functions too, and "arch": of forms in the place of each other those of that architecture.
- * *problems: a JSON array of {"form", "op", "problem"}, "instead_of": a form in whose place it is,
- * and "left_out": why, of those that the model cannot have. */
+ * "tensorrt_llm" or "tokenspeed" (gdn::problems_for_engine()).  options: as above, and "functions":
+ * true, the forms of single functions too, and "arch": of forms in the place of each other those of
+ * that architecture. *problems: a JSON array of {"form", "op", "problem"}, "instead_of": a form in
+ * whose place it is, and "left_out": why, of those that the model cannot have. */
 CUBINERY_C_API int cubinery_engine_problems(const char* config, int tp, const char* engine,
                                             const char* options, char** problems);
 /* Makes sure that the cache holds the problem's kernels, without loading them: needs no GPU.

@@ -167,7 +167,8 @@ const std::vector<std::string>& engine_names();
 //
 //   state_dtype   where no switch says it, as the engine decides: vLLM the configuration's or the
 //                 model's, of Qwen3-Next always the model's; SGLang and FlashInfer as
-//                 problems_for_model(); TensorRT-LLM the model's; Transformers, FLA and tokenspeed f32
+//                 problems_for_model(); TensorRT-LLM the model's; Transformers, FLA and tokenspeed
+//                 f32
 //   output_norm   vLLM: the model's, where its layers hand it on (bf16, not of Qwen3-Next unless it
 //                 runs without compiled graphs: a switch says so then)
 //   draft_tokens  of forms that know how many there are; 0 or 1: there are no drafts, and no forms
