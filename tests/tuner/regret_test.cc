@@ -204,7 +204,7 @@ std::vector<TuningResult> recorded_results(const std::vector<nlohmann::json>& ro
                     .gpu = of_gpu->setting.gpu,
                     .nvrtc = of_gpu->setting.nvrtc,
                     .driver = {}};
-    made.templates = of_gpu->templates;
+    made.templates = "those of both GPUs";
     for (const auto& [name, value] : pairs_of(row["bucket"]))
       made.setting.features.push_back({name, std::stoll(value)});
     for (const auto& [name, value] : pairs_of(row["best"]))
