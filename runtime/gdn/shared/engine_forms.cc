@@ -41,8 +41,8 @@ constexpr std::string_view kWithConv = "decode_with_conv";
 constexpr std::array kForms{
     // The plugin.
     EngineForm{"vllm", "conv", "conv", kMakes, kChannels},
-    EngineForm{"vllm", "conv_kept", "conv", kMakes, "state_layout=channels checkpoints=at"},
     EngineForm{"vllm", "prefill", "prefill", kGiven},
+    EngineForm{"vllm", "conv_kept", "conv", kMakes, "state_layout=channels checkpoints=at"},
     EngineForm{"vllm", "prefill_kept", "prefill", kGiven, "checkpoints=at"},
     EngineForm{"vllm", "decode_with_conv", kWithConv, kNorm, "conv_state_layout=channels"},
     EngineForm{"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv},
