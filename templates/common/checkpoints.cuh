@@ -53,8 +53,11 @@ __device__ CheckpointRows checkpoints_at_offsets(const Params& p, long long n, l
   for (int i = 0; i < p.checkpoint_slots.count; ++i) {
     const CheckpointAt at = checkpoint_at<kKey>(p, n, i);
     if (at.tokens == 0) continue;
+    // Lines are part of what measured results are of.
+    // clang-format off
     rows.fit &= at.tokens > rows.to && at.tokens <= tokens &&
                 at.tokens % p.checkpoint_every == 0 && at.slot < p.checkpoints.slots;
+    // clang-format on
     rows.from = min(rows.from, at.tokens);
     rows.to = at.tokens;
   }

@@ -308,8 +308,8 @@ __device__ void store_sequence_state(State& state, const Destination& to, const 
   state.store<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<void*>(to.state)), column);
 }
 
-// Of those at offsets the one behind `tokens` tokens.  A store within the loop would have the chunks'
-// registers spill.
+// Of those at offsets the one behind `tokens` tokens.  A store within the loop would have the
+// chunks' registers spill.
 __device__ void store_checkpoint_at(State& state, const GdnPrefillScanParams& p, int tokens) {
   const int n = kept_offsets().n;
   long long slot = -1;
