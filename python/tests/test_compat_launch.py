@@ -27,17 +27,16 @@ def on_gpu(value):
     return FakeArray(*value.shape, dtype=_SHORT[value.dtype.name], strides=strides)
 
 
-@pytest.fixture
-def launched(gpu, context, monkeypatch):
-    """The problem and the arrays of each launch of gdn_verify."""
+def note_launches(gpu, context, monkeypatch, function, operator_class):
+    """The problem and the arrays of each launch of a function of functional."""
     found = []
-    verify, launch = functional.gdn_verify, Verify.__call__
+    run, launch = getattr(functional, function), operator_class.__call__
 
     def call(*rows, **options):
         named = {name: on_gpu(value) for name, value in options.items()}
         if named.get("out") is None:
             named["out"] = on_gpu(np.empty_like(rows[2]))
-        verify(*map(on_gpu, rows), **named, context=context)
+        run(*map(on_gpu, rows), **named, context=context)
         return options.get("out")
 
     def noted(operator, *rows, **named):
@@ -46,9 +45,15 @@ def launched(gpu, context, monkeypatch):
         assert gpu.launches == before + 1
         found.append((operator.problem, named))
 
-    monkeypatch.setattr(functional, "gdn_verify", call)
-    monkeypatch.setattr(Verify, "__call__", noted)
+    monkeypatch.setattr(functional, function, call)
+    monkeypatch.setattr(operator_class, "__call__", noted)
     return found
+
+
+@pytest.fixture
+def launched(gpu, context, monkeypatch):
+    """Of gdn_verify."""
+    return note_launches(gpu, context, monkeypatch, "gdn_verify", Verify)
 
 
 def inputs(*lead):
@@ -513,26 +518,8 @@ def test_fla_convolutions(convolved):
 
 @pytest.fixture
 def decoded(gpu, context, monkeypatch):
-    """The problem and the arrays of each launch of gdn_decode."""
-    found = []
-    decode, launch = functional.gdn_decode, Decode.__call__
-
-    def call(*rows, **options):
-        named = {name: on_gpu(value) for name, value in options.items()}
-        if named.get("out") is None:
-            named["out"] = on_gpu(np.empty_like(rows[2]))
-        decode(*map(on_gpu, rows), **named, context=context)
-        return options.get("out")
-
-    def noted(operator, *rows, **named):
-        before = gpu.launches
-        launch(operator, *rows, **named)
-        assert gpu.launches == before + 1
-        found.append((operator.problem, named))
-
-    monkeypatch.setattr(functional, "gdn_decode", call)
-    monkeypatch.setattr(Decode, "__call__", noted)
-    return found
+    """Of gdn_decode."""
+    return note_launches(gpu, context, monkeypatch, "gdn_decode", Decode)
 
 
 @pytest.mark.parametrize("state", ["f32", "f16"])
