@@ -77,15 +77,21 @@ def run(args: argparse.Namespace, kind: str, scenario: str, mode: str) -> dict[s
     return record | json.loads(out.read_text()) | {"said": said[:20]}
 
 
+def alone_of(record: dict[str, Any], done: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The run of the engine alone that one with cubinery is compared with."""
+    same = (other for other in done if other["mode"] == "off" and other is not record
+            and (other["kind"], other["scenario"]) == (record["kind"], record["scenario"]))  # fmt: skip
+    return next(same, None)
+
+
 def compare(records: list[dict[str, Any]], args: argparse.Namespace) -> None:
     """Adds to each record what it has in common with the engine alone."""
     done = [record for record in records if "failed" not in record]
-    alone = {(r["kind"], r["scenario"]): r for r in done if r["mode"] == "off"}
     for record in done:
         record["error"] = judge.errors(record, args.work / record["kind"], run_vllm.prompts())
     for record in done:
-        other = alone.get((record["kind"], record["scenario"]))
-        if other is not None and other is not record:
+        other = alone_of(record, done)
+        if other is not None:
             record["tokens_as_alone"] = judge.tokens(record, other)
             record["speedup"] = judge.speedups(record, other)
             record["layers_us"] = judge.layer_times(record, other)
@@ -96,11 +102,10 @@ def summary(records: list[dict[str, Any]], args: argparse.Namespace) -> dict[str
     done = [record for record in records if "failed" not in record]
     rows, starts = [], []
     for record in done:
-        alone = next((r for r in done if r["mode"] == "off" and r["scenario"] == record["scenario"]
-                      and r["kind"] == record["kind"]), None)  # fmt: skip
+        alone = alone_of(record, done)
         starts.append({name: record[name] for name in
                        ("kind", "scenario", "mode", "start_s", "first_token_s", "compiled")})  # fmt: skip
-        if alone is None or alone is record:
+        if alone is None:
             continue
         for load, times in record["layers_us"].items():
             rows.append({
