@@ -4,6 +4,7 @@ probabilities, speed, and what was compiled.
 
     python3 benchmarks/engines.py --out engines.json
     python3 benchmarks/engines.py --kinds qwen3_5 --scenarios plain,drafts --modes off,cold,offline
+    python3 benchmarks/engines.py --modes off,pack --cubinery build/cli/cubinery --tp 2
 
 Modes, each run in a process of its own:
 
@@ -11,6 +12,8 @@ Modes, each run in a process of its own:
     cold     with cubinery, from an empty cache
     warm     the same once more
     offline  the same, and compiling is forbidden; engine kernels in place of ours are an error
+    pack     offline, from an empty cache, above a pack that `cubinery prewarm --engine vllm` filled
+             from the model's config.json
 
 Scenarios: plain (decode of 1, 16 and 64 requests in CUDA graphs, prefill of 4 x 4096 tokens),
 drafts (n-gram, three of them), prefix (prefix caching), chunked (steps of 512 tokens), compiled
@@ -37,17 +40,39 @@ import judge  # noqa: E402
 import models  # noqa: E402
 import run_vllm  # noqa: E402
 
-MODES = ("off", "cold", "warm", "offline")
+MODES = ("off", "cold", "warm", "offline", "pack")
 
 
-def environment(mode: str, scenario: str, cache: Path) -> dict[str, str]:
+def environment(args: argparse.Namespace, kind: str, scenario: str, mode: str) -> dict[str, str]:
     found = dict(os.environ, CUBINERY_PLUGIN="off" if mode == "off" else "force")
-    found |= {"CUBINERY_PLUGIN_COUNT": "1", "CUBINERY_CACHE_DIR": str(cache)}
-    if mode == "offline":
+    found |= {"CUBINERY_PLUGIN_COUNT": "1", "CUBINERY_CACHE_DIR": str(cache_of(args, kind, scenario, mode))}
+    if mode in ("offline", "pack"):
         found["CUBINERY_OFFLINE"] = "1"
+    if mode == "pack":
+        found["CUBINERY_CACHE_LAYERS"] = str(fill_pack(args, kind, scenario))
     if scenario == "invariant":
         found["VLLM_BATCH_INVARIANT"] = "1"
     return found
+
+
+def cache_of(args: argparse.Namespace, kind: str, scenario: str, mode: str) -> Path:
+    """Of cold, warm and offline one and the same; one that nobody wrote to for a pack."""
+    return args.work / f"cache_{kind}_{scenario}{'_pack' if mode == 'pack' else ''}"
+
+
+def fill_pack(args: argparse.Namespace, kind: str, scenario: str) -> Path:
+    """What an operator does where the image is made; asks no GPU for anything."""
+    pack = args.work / f"{kind}_{scenario}.pack"
+    filled = args.work / f"filled_{kind}_{scenario}"
+    drafts = run_vllm.DRAFTS + 1 if scenario == "drafts" else 0
+    invariant = ["--batch-invariant", "true"] if scenario == "invariant" else []
+    for command in (
+        ["prewarm", "--engine", "vllm", "--hf-config", str(args.work / kind / "config.json"), "--tp",
+         str(args.tp), "--draft-tokens", str(drafts), "--arch", args.arch, *invariant],
+        ["cache", "export", "--output", str(pack)],
+    ):  # fmt: skip
+        subprocess.run([args.cubinery, *command, "--cache-dir", str(filled)], check=True)
+    return pack
 
 
 def entries(cache: Path) -> int:
@@ -56,16 +81,18 @@ def entries(cache: Path) -> int:
 
 def run(args: argparse.Namespace, kind: str, scenario: str, mode: str) -> dict[str, Any]:
     """The record of one run; {"failed": ..} with the end of its output."""
-    cache = args.work / f"cache_{kind}_{scenario}"
+    cache = cache_of(args, kind, scenario, mode)
     out = args.work / f"{kind}_{scenario}_{mode}.json"
     log = out.with_suffix(".log")
     command = [sys.executable, str(Path(run_vllm.__file__)), str(args.work / kind), scenario, str(out),
                "--prefill-backend", args.prefill_backend if mode == "off" else "auto",
-               "--attention-backend", args.attention_backend]  # fmt: skip
+               "--attention-backend", args.attention_backend, "--tp", str(args.tp),
+               "--engine-options", args.engine_options]  # fmt: skip
+    surroundings = environment(args, kind, scenario, mode)
     before, start = entries(cache), time.perf_counter()
     with log.open("w") as file:
         done = subprocess.run(
-            command, env=environment(mode, scenario, cache), stdout=file, stderr=subprocess.STDOUT
+            command, env=surroundings, stdout=file, stderr=subprocess.STDOUT
         )
     seconds = time.perf_counter() - start
     print(f"{kind} {scenario} {mode}: exit {done.returncode}, {seconds:.0f} s", flush=True)
@@ -133,6 +160,10 @@ def main() -> int:
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--prefill-backend", default="auto", help="vLLM's, of the mode off")
     parser.add_argument("--attention-backend", default="", help="vLLM's, of all modes")
+    parser.add_argument("--tp", type=int, default=1, help="vLLM's tensor-parallel size")
+    parser.add_argument("--engine-options", default="{}", help="more of vLLM's, a JSON object")
+    parser.add_argument("--cubinery", default="cubinery", help="the command line, of the mode pack")
+    parser.add_argument("--arch", default="sm_90a", help="of the pack")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "engines")
     parser.add_argument("--budget", type=float, default=3600, help="seconds; no run starts later")
     parser.add_argument("--out", type=Path, help="everything, tokens and profiles too")

@@ -41,6 +41,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {
         "model": str(args.model), "skip_tokenizer_init": True, "dtype": "bfloat16",
         "max_model_len": LONG + 512, "max_num_seqs": 64, "seed": 0,
+        "tensor_parallel_size": args.tp,
         "max_num_batched_tokens": 512 if args.scenario == "chunked" else 4 * LONG,
         # Of a size that is given, so that several runs may share a GPU.
         "kv_cache_memory_bytes": 8 << 30, "gpu_memory_utilization": 0.1, "disable_log_stats": True,
@@ -60,7 +61,7 @@ def options(args: argparse.Namespace) -> dict[str, Any]:
             "method": "ngram", "num_speculative_tokens": DRAFTS, "prompt_lookup_max": 3,
             "prompt_lookup_min": 1,
         }  # fmt: skip
-    return found
+    return found | args.engine_options
 
 
 def generate(llm: Any, rows: list[list[int]], count: int, **sampling: Any) -> list[Any]:
@@ -153,13 +154,29 @@ def kernels_of(llm: Any, batch: list[list[int]], count: int) -> dict[str, Any]:
     return {"steps": steps, "kernels": kernels}
 
 
+def linear_layers(worker: Any) -> list[str]:
+    """In a worker: the classes of the linear layers."""
+    modules = worker.model_runner.model.modules()
+    return sorted({type(layer).__name__ for layer in modules if "GatedDelta" in type(layer).__name__})
+
+
+def calls_on(worker: Any) -> dict[str, int]:
+    """In a worker: what the layers launched, on cubinery and on vLLM's kernels."""
+    from cubinery.plugins.vllm import calls
+
+    return {f"{what} on {where}": count for (what, where), count in calls.items()}
+
+
 def speed(llm: Any, rows: list[list[int]], scenario: str) -> dict[str, Any]:
     asked = loads(rows, scenario)
     times = {f"{name}_s": seconds_of(llm, *load) for name, load in asked.items()}
     # Of a prefill those that are taken in, else those that come.
     tokens = {name: sum(map(len, batch)) if count == 1 else len(batch) * count
               for name, (batch, count) in asked.items()}  # fmt: skip
-    return {**times, "timed_tokens": tokens, "profiles": {name: kernels_of(llm, *load) for name, load in asked.items()}}
+    # The profiler of this process sees nothing of workers that are others.
+    alone = hasattr(llm.llm_engine.model_executor, "driver_worker")
+    profiles = {name: kernels_of(llm, *load) for name, load in asked.items()} if alone else {}
+    return {**times, "timed_tokens": tokens, "profiles": profiles}
 
 
 def main() -> None:
@@ -169,6 +186,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--prefill-backend", default="auto")
     parser.add_argument("--attention-backend", default="")
+    parser.add_argument("--tp", type=int, default=1)
+    parser.add_argument("--engine-options", type=json.loads, default={})
     args = parser.parse_args()
     os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -190,14 +209,11 @@ def main() -> None:
         "tokens": tokens_of(first), "logprobs": logprobs_of(first), "margins": margins_of(first),
         "repeats": tokens_of(again) == tokens_of(first),
         "same_bits_in_another_batch": logprobs_of(fewer) == logprobs_of(first)[4:6],
-        "layers": sorted({type(layer).__name__ for layer in runner_of(llm).model.modules()
-                          if "GatedDelta" in type(layer).__name__}),
+        "layers": llm.collective_rpc(linear_layers)[0],
     }  # fmt: skip
     record |= speed(llm, rows, args.scenario)
     if os.environ.get("CUBINERY_PLUGIN") != "off":
-        from cubinery.plugins.vllm import calls
-
-        record["calls"] = {f"{what} on {where}": count for (what, where), count in calls.items()}
+        record["calls"] = llm.collective_rpc(calls_on)  # of each worker
     args.out.write_text(json.dumps(record))
 
 
