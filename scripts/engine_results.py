@@ -11,6 +11,12 @@ def read(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
+def of_one_gpu(records):
+    """Those of the GPU that was measured last: README and the picture show one."""
+    gpu = max(records, key=lambda record: (record["date"], record["gpu"]))["gpu"]
+    return [record for record in records if record["gpu"] == gpu]
+
+
 def what(load, scenario):
     """A load as a reader knows it."""
     name, size = load.split("_")
@@ -85,7 +91,7 @@ def section(records, paragraph, table):
 
 def readme(records, paragraph, table):
     """Lines of README: one engine's rows."""
-    ours = [record for record in records if record["engine"].startswith("vLLM")]
+    ours = [record for record in of_one_gpu(records) if record["engine"].startswith("vLLM")]
     record, rows = ours[0], {}
     for row in (row for each in ours for row in each["rows"]):
         rows.setdefault((row["scenario"], row["load"]), row)
@@ -98,7 +104,7 @@ def readme(records, paragraph, table):
 def bars(records):
     """Of the picture: (title, [(label, alone, ours)]) in microseconds, decode and prefill of one layer."""
     shown = []
-    for record in records:
+    for record in of_one_gpu(records):
         for row in record["rows"]:
             label = f"{record['engine'].split()[0]}, {what(row['load'], row.get('scenario', ''))}"
             shown.append((row["load"].startswith("prefill"), label, row["layer_us_alone"], row["layer_us"]))

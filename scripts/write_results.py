@@ -558,7 +558,7 @@ def documents():
         readme: before + BEGIN + readme_rows(records) + END + after,
         ROOT / "docs" / "results.md": results_page(records),
         ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
-        ROOT / "docs" / "plots" / "engines.svg": draw_engines(engine_results.bars(records.engines), records.engines),
+        ROOT / "docs" / "plots" / "engines.svg": draw_engines(engine_results.bars(records.engines), engine_results.of_one_gpu(records.engines)),
         ROOT / "docs" / "plots" / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
         ROOT / "docs" / "plots" / "ratios.svg": draw_ratios(records.compared, gpu, ratio),
     }
