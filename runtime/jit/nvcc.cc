@@ -1,0 +1,258 @@
+#include "runtime/jit/nvcc.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+#include "cache/env.h"
+#include "cache/version_order.h"
+#include "runtime/jit/child_process.h"
+#include "runtime/jit/native_code.h"
+
+namespace cubinery {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSystemPath = "/usr/local/bin:/usr/bin:/bin";
+constexpr const char* kSystemFolders[] = {"/usr/include", "/usr/lib", "/usr/lib64"};
+constexpr const char* kHostCompiler = "g++";
+
+// A folder that is gone with the object, and all that is in it.
+class TemporaryFolder {
+ public:
+  static Result<TemporaryFolder> make() {
+    std::string path = "/tmp/cubinery-nvcc-XXXXXX";  // 0700
+    if (::mkdtemp(path.data()) == nullptr) {
+      return Status(Code::kIo, fmt::format("nvcc: cannot make a temporary folder {}", path));
+    }
+    return TemporaryFolder(std::move(path));
+  }
+  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::move(other.path_)) {
+    other.path_.clear();
+  }
+  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
+
+ private:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
+  std::string path_;
+};
+
+// The numbers behind `mark`, "13.0.88" of "..., V13.0.88"; empty: there is no mark.
+std::string numbers_behind(std::string_view text, std::string_view mark) {
+  const std::size_t at = text.find(mark);
+  if (at == text.npos) return {};
+  text.remove_prefix(at + mark.size());
+  return std::string(text.substr(0, text.find_first_not_of("0123456789.")));
+}
+
+// The first file of this name in the folders of a search path.
+std::optional<std::string> found_in(std::string_view search_path, std::string_view name) {
+  while (!search_path.empty()) {
+    const std::string_view folder = search_path.substr(0, search_path.find(':'));
+    search_path.remove_prefix(std::min(search_path.size(), folder.size() + 1));
+    std::string path = fmt::format("{}/{}", folder, name);
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return path;
+  }
+  return std::nullopt;
+}
+
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  const fs::path relative = file.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != ".." && !relative.is_absolute();
+}
+
+std::string search_path_of(const std::string& nvcc) {
+  return fmt::format("{}:{}", fs::path(nvcc).parent_path().string(), kSystemPath);
+}
+
+Result<std::string> asked(const std::string& program, std::vector<std::string> environment) {
+  Result<ChildOutcome> outcome = run_child({program, "--version"}, environment, "/");
+  if (!outcome) return std::move(outcome).error();
+  return std::move(outcome->output);
+}
+
+}  // namespace
+
+std::vector<std::string> nvcc_places(const std::string& root) {
+  const fs::path local = fs::path(root) / "usr/local";
+  std::vector<std::string> toolkits;
+  std::error_code error;
+  for (fs::directory_iterator entry(local, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("cuda-")) toolkits.push_back(name);
+  }
+  std::sort(toolkits.begin(), toolkits.end(),
+            [](const std::string& a, const std::string& b) { return version_less(b, a); });
+  std::vector<fs::path> folders = {local / "cuda/bin"};
+  for (const std::string& toolkit : toolkits) folders.push_back(local / toolkit / "bin");
+  folders.insert(folders.end(), {fs::path(root) / "opt/cuda/bin", fs::path(root) / "usr/bin"});
+  std::vector<std::string> places;
+  for (const fs::path& folder : folders) places.push_back((folder / "nvcc").string());
+  return places;
+}
+
+Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Trust& trust) {
+  std::shared_ptr<Nvcc> nvcc(new Nvcc);
+  const std::vector<std::string> places = path.empty() ? nvcc_places("/") : std::vector{path};
+  std::string refused;
+  for (const std::string& place : places) {
+    std::error_code ignored;
+    if (!fs::exists(place, ignored)) continue;
+    const Status trusted = check_library(place, trust);
+    if (trusted.ok()) {
+      nvcc->path_ = place;
+      break;
+    }
+    refused += fmt::format("; {}: {}", place, trusted.message());
+  }
+  if (nvcc->path_.empty()) {
+    return Status(Code::kUnsupported,
+                  fmt::format("nvcc: none of {}{}; install the CUDA toolkit, or name nvcc in "
+                              "Options::nvcc_path (CUBINERY_NVCC)",
+                              fmt::join(places, ", "), refused));
+  }
+  CUBINERY_RETURN_IF_ERROR(nvcc->find_versions(trust));
+  return std::shared_ptr<const Nvcc>(std::move(nvcc));
+}
+
+Status Nvcc::find_versions(const Trust& trust) {
+  std::error_code error;
+  const fs::path real = fs::canonical(path_, error);
+  toolkit_ = (error ? fs::path(path_) : real).parent_path().parent_path().string();
+  Result<std::string> own = asked(path_, environment("/tmp"));
+  if (!own) return std::move(own).error();
+  const std::string own_version = numbers_behind(*own, ", V");
+  if (own_version.empty()) {
+    return Status(Code::kUnsupported,
+                  fmt::format("nvcc: {} --version names no version: {}", path_, *own));
+  }
+  const std::optional<std::string> host = found_in(search_path_of(path_), kHostCompiler);
+  if (!host) {
+    return Status(Code::kUnsupported,
+                  fmt::format("nvcc: {} needs a host compiler, and there is no {} in {}", path_,
+                              kHostCompiler, search_path_of(path_)));
+  }
+  CUBINERY_RETURN_IF_ERROR(check_library(*host, trust));
+  Result<std::string> theirs = asked(*host, environment("/tmp"));
+  if (!theirs) return std::move(theirs).error();
+  // "g++ (Debian 12.2.0-14+deb12u1) 12.2.0": the words in brackets are the distribution's.
+  const std::string_view line = std::string_view(*theirs).substr(0, theirs->find('\n'));
+  const std::string host_version = numbers_behind(line, ") ");
+  if (host_version.empty()) {
+    return Status(Code::kUnsupported,
+                  fmt::format("nvcc: {} --version names no version: {}", *host, line));
+  }
+  version_ = fmt::format("{}.{}", own_version, host_version);
+  return {};
+}
+
+// PATH is where nvcc looks for its parts and for the host compiler.
+std::vector<std::string> Nvcc::environment(const std::string& temporary) const {
+  return {"PATH=" + search_path_of(path_), "TMPDIR=" + temporary, "LC_ALL=C"};
+}
+
+Status Nvcc::check_reached(const std::string& dependencies, const std::string& source,
+                           const std::vector<std::string>& folders) const {
+  std::vector<fs::path> allowed = {toolkit_, source};
+  for (const std::string& folder : folders) allowed.emplace_back(folder);
+  allowed.insert(allowed.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
+  for (fs::path& folder : allowed) {
+    std::error_code error;
+    if (fs::path real = fs::canonical(folder, error); !error) folder = real;
+  }
+  for (const std::string& file : dependencies_in(dependencies)) {
+    std::error_code error;
+    fs::path real = fs::canonical(file, error);
+    if (error) real = file;
+    const bool is_known = std::any_of(allowed.begin(), allowed.end(), [&](const fs::path& folder) {
+      return real == folder || lies_in(real, folder);
+    });
+    if (is_known) continue;
+    return Status(Code::kCompileFailed,
+                  fmt::format("{} was read, whose changes would go unseen; accepted: files of the "
+                              "include folders [{}], of the toolkit {} and of the system [{}]",
+                              real.string(), fmt::join(folders, ", "), toolkit_,
+                              fmt::join(kSystemFolders, ", ")));
+  }
+  return {};
+}
+
+Result<CompileOutput> Nvcc::compile(const CompileInput& input,
+                                    const std::vector<std::string>& folders) const {
+  const Result<TemporaryFolder> folder = TemporaryFolder::make();
+  if (!folder) return folder.error().clone();
+  const std::string source = folder->file(fs::path(input.path).filename().string());
+  const std::string cubin = folder->file("out.cubin");
+  const std::string rule = folder->file("out.d");
+  std::ofstream(source, std::ios::binary) << input.source;
+  std::vector<std::string> arguments = {path_, "-cubin", "-o", cubin, "-MD", "-MF", rule};
+  arguments.insert(arguments.end(), input.options.begin(), input.options.end());
+  for (const std::string& include : folders) arguments.insert(arguments.end(), {"-I", include});
+  arguments.push_back(source);
+  Result<ChildOutcome> done = run_child(arguments, environment(folder->path()), folder->path());
+  if (!done) return std::move(done).error();
+  CompileOutput output{.cubin = {}, .log = std::move(done->output)};
+  FileInfo info;
+  const bool is_there = !posix_env()->read(cubin, &output.cubin, &info) && !output.cubin.empty();
+  // Without an exit code, where the host reaps its children, the cubin tells.
+  if (done->exit_code.value_or(is_there ? 0 : 1) != 0 || !is_there) {
+    return Status(Code::kCompileFailed,
+                  fmt::format("{}: compile failed (nvcc {}, {})", input.path, version_, path_),
+                  std::move(output.log));
+  }
+  std::string dependencies;
+  if (posix_env()->read(rule, &dependencies, &info)) {
+    return Status(Code::kIo, fmt::format("{}: nvcc did not say what it read", input.path),
+                  std::move(output.log));
+  }
+  const Status known = check_reached(dependencies, source, folders);
+  if (!known.ok()) {
+    return Status(known.code(), fmt::format("{}: {}", input.path, known.message()),
+                  std::move(output.log));
+  }
+  return output;
+}
+
+std::vector<std::string> dependencies_in(std::string_view rule) {
+  std::vector<std::string> files;
+  const std::size_t colon = rule.find(": ");
+  if (colon == rule.npos) return files;
+  rule.remove_prefix(colon + 2);
+  std::string file;
+  const auto end_file = [&] {
+    if (!file.empty()) files.push_back(std::move(file));
+    file.clear();
+  };
+  for (std::size_t i = 0; i < rule.size() && rule[i] != '\0'; ++i) {
+    const char next = i + 1 < rule.size() ? rule[i + 1] : '\n';
+    if (rule[i] == '\\' && next != '\n') {
+      file += next;  // a blank or a backslash of the name's own
+      ++i;
+    } else if (rule[i] == '$' && next == '$') {
+      file += '$';
+      ++i;
+    } else if (rule[i] == ' ' || rule[i] == '\n' || rule[i] == '\\') {
+      end_file();
+    } else {
+      file += rule[i];
+    }
+  }
+  end_file();
+  return files;
+}
+
+}  // namespace cubinery
