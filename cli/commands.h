@@ -14,6 +14,7 @@ void add_explain(CLI::App& app, int* exit_code);
 void add_doctor(CLI::App& app, int* exit_code);
 void add_problems(CLI::App& app, int* exit_code);
 void add_operators(CLI::App& app, int* exit_code);
+void add_new_kernel(CLI::App& app, int* exit_code);
 void add_result_kernels(CLI::App& app, int* exit_code);
 void add_completion(CLI::App& app, int* exit_code);
 

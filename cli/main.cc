@@ -97,6 +97,7 @@ int main_without_exceptions(int argc, char** argv) {
   add_doctor(app, &exit_code);
   add_problems(app, &exit_code);
   add_operators(app, &exit_code);
+  add_new_kernel(app, &exit_code);
   add_result_kernels(app, &exit_code);
   add_completion(app, &exit_code);
   try {

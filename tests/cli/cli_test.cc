@@ -14,7 +14,7 @@ TEST_CASE("version and help", "[cpu]") {
   const Cli cli;
   CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
   for (const char* command : {"", "prewarm", "tune", "report", "explain", "cache", "cache ls",
-                              "cache gc", "doctor", "problems", "operators"}) {
+                              "cache gc", "doctor", "problems", "operators", "new-kernel"}) {
     const Output help = cli.run(std::string(command) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Usage: cubinery"));

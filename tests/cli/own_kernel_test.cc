@@ -7,6 +7,7 @@
 #include "cubinery/gdn.h"
 #include "cubinery/tuning.h"
 #include "rms_norm/fields.h"
+#include "tests/cache/temp_dir.h"
 #include "tests/cli/run_cli.h"
 
 namespace cubinery {
@@ -103,6 +104,54 @@ TEST_CASE("own kernels that cannot be are refused with the reason", "[cpu]") {
   CHECK(contains(refused(with_templates, "[{\"op\":\"gdn_decode\"," + good.substr(2)),
                  "entry 1: op beside spec; accepted: arch"));
   CHECK(contains(refused(with_templates, R"([{"spec":7}])"), "entry 1: spec: not a JSON object"));
+}
+
+TEST_CASE("a new kernel is the example by another name", "[cpu]") {
+  const Cli cli;
+  const Output made = cli.run("new-kernel my_norm2 --directory " + cli.dir() + "/new");
+  CHECK(made.err.empty());
+  REQUIRE(made.exit_code == 0);
+  CHECK(contains(made.out, "new/build/my_norm2 --manifest > kernels.json"));
+  const std::string example = CUBINERY_TEST_DIR "/../examples/02_own_kernel/";
+  std::size_t files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(example)) {
+    if (!entry.is_regular_file()) continue;
+    ++files;
+    const std::string name = entry.path().lexically_relative(example).string();
+    std::string there = name;
+    for (std::size_t at; (at = there.find("rms_norm")) != there.npos;) {
+      there.replace(at, 8, "my_norm2");
+    }
+    INFO(name);
+    std::string text = test::read_bytes(entry.path().string());
+    for (const auto& [from, to] :
+         {std::pair{"rms_norm", "my_norm2"}, {"RmsNorm", "MyNorm2"}, {"RMS_NORM", "MY_NORM2"}}) {
+      for (std::size_t at; (at = text.find(from)) != text.npos;) {
+        text.replace(at, std::string(from).size(), to);
+      }
+    }
+    CHECK(test::read_bytes(cli.dir() + "/new/" + there) == text);
+  }
+  CHECK(files == 6);
+}
+
+TEST_CASE("a new kernel needs a name and a new folder", "[cpu]") {
+  const Cli cli;
+  const auto refused = [&](const std::string& arguments) {
+    const Output output = cli.run("new-kernel " + arguments);
+    CHECK(output.exit_code == 2);
+    return output.err;
+  };
+  const std::string there = " --directory " + cli.dir() + "/new";
+  for (const char* name : {"MyNorm", "2nd", "my-norm", "../x", "_x", "''"}) {
+    CHECK(contains(refused(name + there), "accepted: a C identifier of small letters"));
+  }
+  CHECK(contains(refused("gdn_decode" + there), "the library's own kernel has this name"));
+  CHECK_FALSE(fs::exists(cli.dir() + "/new"));
+  fs::create_directory(cli.dir() + "/new");
+  std::ofstream(cli.dir() + "/new/file") << "mine";
+  CHECK(contains(refused("my_norm" + there), "is there, and not empty"));
+  CHECK(test::read_bytes(cli.dir() + "/new/file") == "mine");
 }
 
 TEST_CASE("a space without candidates says which rule is in the way", "[cpu]") {

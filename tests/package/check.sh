@@ -38,7 +38,6 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cmake --install "$build" --prefix "$work/prefix" >/dev/null
 mkdir "$work/engine"
-own_templates=$source/examples/02_own_kernel/templates
 blocks cpp >"$work/engine/engine.cc"
 blocks c >"$work/engine/engine.c"
 {
@@ -54,10 +53,6 @@ blocks c >"$work/engine/engine.c"
   echo '  find_package(CUDAToolkit REQUIRED)'
   echo "  target_include_directories(offline PRIVATE $work/engine $source \${CUDAToolkit_INCLUDE_DIRS})"
   echo '  target_link_libraries(offline PRIVATE cubinery::cubinery engine_c cubinery::cubinery_c)'
-  echo "  add_executable(own $source/examples/02_own_kernel/main.cc)"
-  echo "  target_include_directories(own PRIVATE $own_templates)"
-  echo "  target_compile_definitions(own PRIVATE RMS_NORM_TEMPLATE_DIR=\"$own_templates\")"
-  echo '  target_link_libraries(own PRIVATE cubinery::cubinery CUDA::cudart_static)'
   echo 'endif()'
 } >"$work/engine/CMakeLists.txt"
 cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
@@ -103,20 +98,24 @@ if [[ ! -x $work/prefix/bin/cubinery ]]; then exit 0; fi
 "$work/prefix/bin/cubinery" --version
 if [[ ! -x $work/engine/build/offline ]]; then exit 0; fi
 
-# README's own command fills the cache that its programs use; an own kernel's program says what it needs.
+# README's own command fills the cache that its programs use.
 prewarm=$(blocks sh | grep 'cubinery prewarm' | sed "s|build/cli/cubinery|$work/prefix/bin/cubinery|; s| --dry-run||")
 echo "+ $prewarm"
 export CUBINERY_CACHE_DIR=$work/offline
 CUBINERY_REAL_NVRTC=$("$work/prefix/bin/cubinery" doctor | sed -n 's/^OK  *nvrtc  *[0-9.]*, //p')
 export CUBINERY_REAL_NVRTC
 (cd "$source" && CUBINERY_NVRTC=$empty_nvrtc bash -euo pipefail -c "$prewarm")
-"$work/engine/build/own" --manifest >"$work/own.json"
-"$work/prefix/bin/cubinery" prewarm --manifest "$work/own.json" --template-dir "$own_templates" --arch sm_90a
+# What new-kernel writes builds, and says what it needs.
+"$work/prefix/bin/cubinery" new-kernel my_norm --directory "$work/own"
+cmake -G Ninja -S "$work/own" -B "$work/own/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror"
+cmake --build "$work/own/build"
+"$work/own/build/my_norm" --manifest >"$work/own.json"
+"$work/prefix/bin/cubinery" prewarm --manifest "$work/own.json" --template-dir "$work/own/templates" --arch sm_90a
 
 # What is shipped is one file, and all that the programs have.
 "$work/prefix/bin/cubinery" cache export --arch sm_90a -o "$work/my.pack"
 rm -r "$CUBINERY_CACHE_DIR"
 export CUBINERY_CACHE_LAYERS=$work/my.pack CUBINERY_OFFLINE=1
 CUBINERY_DRIVER=$fake_driver "$work/engine/build/offline" "$fake_driver" "$config"
-"$work/engine/build/own" | tee "$work/own.txt"
+"$work/own/build/my_norm" | tee "$work/own.txt"
 grep -q ' for sm_90a: disk,' "$work/own.txt"
