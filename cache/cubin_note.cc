@@ -31,8 +31,11 @@ constexpr std::uint64_t kFormSized = 4;
 constexpr std::uint64_t kKindParameter = 0x17;
 constexpr std::uint64_t kKindLargeParameter = 0x45;  // of a kernel that takes more than 4352 bytes
 constexpr std::uint64_t kKindParameterBytes = 0x19;  // of all, up to the last one's end; the value
-// Where a parameter starts, in its attribute; large ones start at 0.
+// Of a parameter's attribute: which one it is, where it starts (large ones start at 0), its size.
+constexpr std::size_t kParameterOrdinal = 4 + 4;
 constexpr std::size_t kParameterStart = 4 + 6;
+constexpr std::size_t kParameterSize = 4 + 8;
+constexpr unsigned kParameterSizeShift = 18;  // of a large one all bits are the size
 
 // `size` bytes at `offset`; nullopt when they are not all there.
 std::optional<std::string_view> slice(std::string_view bytes, std::uint64_t offset,
@@ -147,6 +150,19 @@ std::string version_in(std::string_view text) {
   return std::string(text.substr(0, text.find_first_not_of("0123456789.")));
 }
 
+// Notes a parameter's size by its attribute; false: it was there before, or is beyond any kernel's.
+bool add_size(std::string_view attribute, bool is_large, std::vector<std::size_t>* sizes) {
+  constexpr std::uint64_t kMostParameters = 1 << 15;
+  const std::uint64_t ordinal = number(attribute, kParameterOrdinal, 2);
+  const std::uint64_t size = number(attribute, kParameterSize, 4);
+  if (ordinal >= kMostParameters) return false;
+  if (ordinal >= sizes->size()) sizes->resize(static_cast<std::size_t>(ordinal) + 1);
+  std::size_t& place = (*sizes)[static_cast<std::size_t>(ordinal)];
+  if (place != 0) return false;
+  place = static_cast<std::size_t>(is_large ? size : size >> kParameterSizeShift);
+  return place != 0;
+}
+
 }  // namespace
 
 std::optional<CubinNote> read_cubin_note(std::string_view cubin) {
@@ -166,13 +182,17 @@ std::optional<KernelParameters> read_parameters(std::string_view cubin, std::str
   if (attributes.empty()) return std::nullopt;
   KernelParameters found;
   std::size_t start = 0;
+  bool has_sizes = true;
   while (!attributes.empty()) {
     const bool is_sized = number(attributes, 0, 1) == kFormSized;
     const std::uint64_t kind = number(attributes, 1, 1);
     const std::uint64_t value = number(attributes, 2, 2);
     const std::uint64_t bytes = 4 + (is_sized ? value : 0);
     if (bytes > attributes.size()) return std::nullopt;
-    if (is_sized && (kind == kKindParameter || kind == kKindLargeParameter)) ++found.count;
+    if (is_sized && (kind == kKindParameter || kind == kKindLargeParameter)) {
+      ++found.count;
+      has_sizes = has_sizes && add_size(attributes, kind == kKindLargeParameter, &found.sizes);
+    }
     if (is_sized && kind == kKindParameter) {
       start = static_cast<std::size_t>(number(attributes, kParameterStart, 2));
     }
@@ -180,6 +200,9 @@ std::optional<KernelParameters> read_parameters(std::string_view cubin, std::str
     attributes.remove_prefix(static_cast<std::size_t>(bytes));
   }
   if (found.count > 0 && found.bytes == 0) return std::nullopt;
+  if (!has_sizes || found.sizes.size() != static_cast<std::size_t>(found.count)) {
+    found.sizes.clear();
+  }
   // One whose type is aligned to more than 16 bytes starts behind a gap.
   if (found.count == 1) {
     if (start > found.bytes) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace cubinery {
 
@@ -18,7 +19,8 @@ std::optional<CubinNote> read_cubin_note(std::string_view cubin);
 
 struct KernelParameters {
   int count = 0;
-  std::size_t bytes = 0;  // of all of them
+  std::size_t bytes = 0;             // of all of them
+  std::vector<std::size_t> sizes{};  // of each; empty where the cubin contradicts itself
 };
 
 // What a kernel takes.  nullopt: the cubin does not say.

@@ -132,11 +132,17 @@ std::string joined_lines(std::string_view text) {
   return joined;
 }
 
-// Whether this begins with a name in quotes or angle brackets that is no absolute path.
-bool names_relative_file(std::string_view text) {
+// Whether a file may be opened by this name.
+using IsKnown = std::function<bool(std::string_view name)>;
+
+bool is_relative(std::string_view name) { return !name.starts_with('/'); }
+
+// Whether this begins with a name in quotes or angle brackets that is known.
+bool names_file(std::string_view text, const IsKnown& is_known) {
   text = without_blanks(text);
   if (text.empty() || (text[0] != '"' && text[0] != '<')) return false;
-  return text.size() > 1 && text[1] != '/' && text.find(text[0] == '"' ? '"' : '>', 1) != text.npos;
+  const std::size_t end = text.find(text[0] == '"' ? '"' : '>', 1);
+  return end != text.npos && is_known(text.substr(1, end - 1));
 }
 
 // Whether `before`, of a directive, asks only whether the name behind it is defined.
@@ -148,12 +154,12 @@ bool asks_for_definition(std::string_view before) {
   return false;
 }
 
-// Whether a directive (without its #) can only open files, or ask for files, by relative names.
-bool stays_inside(std::string_view directive) {
+// Whether a directive (without its #) can only open files, or ask for files, by known names.
+bool stays_inside(std::string_view directive, const IsKnown& is_known) {
   const auto word_end = std::find_if_not(directive.begin(), directive.end(), is_word);
   const auto word = directive.substr(0, static_cast<std::size_t>(word_end - directive.begin()));
   if (word == "include" || word == "include_next" || word == "embed") {
-    return names_relative_file(directive.substr(word.size()));
+    return names_file(directive.substr(word.size()), is_known);
   }
   for (const std::string_view question : {"__has_include", "__has_embed"}) {
     for (std::size_t at = 0; (at = directive.find(question, at)) != directive.npos;) {
@@ -161,7 +167,7 @@ bool stays_inside(std::string_view directive) {
       std::string_view behind = directive.substr(at += question.size());
       if (behind.starts_with("_next")) behind.remove_prefix(5);
       behind = without_blanks(behind);
-      const bool is_call = behind.starts_with('(') && names_relative_file(behind.substr(1));
+      const bool is_call = behind.starts_with('(') && names_file(behind.substr(1), is_known);
       if (!is_call && !asks_for_definition(before)) return false;
     }
   }
@@ -212,6 +218,10 @@ std::string without_comments(std::string_view text) {
 }
 
 std::optional<std::string> outside_directive(std::string_view text) {
+  return foreign_directive(text, is_relative);
+}
+
+std::optional<std::string> foreign_directive(std::string_view text, const IsKnown& is_known) {
   constexpr std::size_t kLongest = 200;
   const std::string code = strip(joined_lines(text));
   std::string_view rest = code;
@@ -220,7 +230,7 @@ std::optional<std::string> outside_directive(std::string_view text) {
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     line = without_blanks(line);
     const std::size_t mark = line.starts_with('#') ? 1 : line.starts_with("%:") ? 2 : 0;
-    if (mark > 0 && !stays_inside(without_blanks(line.substr(mark)))) {
+    if (mark > 0 && !stays_inside(without_blanks(line.substr(mark)), is_known)) {
       return std::string(line.substr(0, kLongest));
     }
   }

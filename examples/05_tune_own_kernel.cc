@@ -41,7 +41,7 @@ class Rows : public Workload {
   Status launch(std::size_t i, Stream stream, int set) override {
     const auto [key, kernel] = variants_[i];
     const auto blocks = static_cast<unsigned>((rows_ + key.warps - 1) / key.warps);
-    return kernel->launch(stream, {.grid_x = blocks},
+    return kernel->launch(stream, {.grid = {blocks}},
                           RmsNormParams{x(set), weight(), y(set), static_cast<int>(rows_)});
   }
   float* weight() const { return static_cast<float*>(data_); }

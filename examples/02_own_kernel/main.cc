@@ -62,7 +62,7 @@ double run() {
   cudaMemcpy(device_weight, weight.data(), weight.size() * sizeof(float), cudaMemcpyHostToDevice);
   const RmsNormParams params{.x = device_x, .weight = device_weight, .y = device_y, .rows = kRows};
   const unsigned blocks = static_cast<unsigned>((kRows + kKey.warps - 1) / kKey.warps);
-  kernel.launch(nullptr, {.grid_x = blocks}, params).value();
+  kernel.launch(nullptr, {.grid = {blocks}}, params).value();
   std::vector<float> y(x.size(), NAN);
   if (cudaMemcpy(y.data(), device_y, y.size() * sizeof(float), cudaMemcpyDeviceToHost) !=
       cudaSuccess) {

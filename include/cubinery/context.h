@@ -2,7 +2,7 @@
 //
 //   Context context = Context::create(Options::from_env().value()).value();
 //   Kernel kernel = context.get(RowScaleKey{.dtype = DType::kF16}).value();  // when starting
-//   kernel.launch(stream, {.grid_x = rows}, RowScaleParams{x, y, cols}).value();
+//   kernel.launch(stream, {.grid = {rows}}, RowScaleParams{x, y, cols}).value();
 //
 // RowScaleKey is that of cubinery/fields.h.
 #pragma once
@@ -15,6 +15,7 @@
 
 #include "cubinery/fields.h"
 #include "cubinery/kernel.h"
+#include "cubinery/kernel_source.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
 
@@ -43,9 +44,10 @@ struct CacheStats {
 
 // Why a kernel is, or is not, in the cache.
 struct Explanation {
-  std::string identity{};     // the full text that the entry is stored under
-  std::string source_path{};  // the template: a file, or "<embedded>/gdn_decode/gdn_decode.cu"
-  std::string source{};       // its text
+  std::string identity{};  // the full text that the entry is stored under
+  // The template: a file, or "<embedded>/gdn_decode/gdn_decode.cu".  Of a text "scale.cu".
+  std::string source_path{};
+  std::string source{};                // its text
   std::vector<std::string> options{};  // NVRTC's options, CUBINERY_KEY among them
   bool cached = false;
   std::string path{};  // the entry that was found, or where it would be
@@ -93,6 +95,10 @@ class Context {
     return get(*spec);
   }
   Result<Kernel> get(const KernelSpec& spec) const;
+  // The same of a text: context.get({.name = "scale", .source = text}).  Besides, kInvalidArgument:
+  // a name that is none, a text of nothing or with a file that cannot be included, an option that
+  // is refused; kCompileFailed: no such function, two of the name, or spills that are not allowed.
+  Result<Kernel> get(const KernelSource& source) const;
 
   // Makes sure that the cache holds the kernel, without loading it: needs no GPU and no driver.
   // Errors as for get().
@@ -103,6 +109,7 @@ class Context {
     return compile(*spec);
   }
   Result<CompiledKernel> compile(const KernelSpec& spec) const;
+  Result<CompiledKernel> compile(const KernelSource& source) const;
 
   // The same for every kernel that an operator for the problem may launch on any GPU of the
   // context's architecture: context.compile(gdn::DecodeProblem{...}).  They are compiled side by
@@ -117,6 +124,7 @@ class Context {
   // Why `spec` is or is not in the cache.  Compiles nothing.  kIo: a template folder cannot be
   // read; kInvalidKey: there is no such template.
   Result<Explanation> explain(const KernelSpec& spec) const;
+  Result<Explanation> explain(const KernelSource& source) const;
 
   // An operator, ready to launch: context.prepare(gdn::DecodeProblem{...}).  Errors are those of
   // the problem's Operator::create().

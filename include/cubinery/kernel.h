@@ -1,11 +1,13 @@
 // A compiled kernel.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "cubinery/status.h"
 
@@ -18,7 +20,7 @@ using Stream = CUstream_st*;
 
 // What the compiler and the cache know about a kernel.
 struct KernelInfo {
-  std::string kernel{};     // template folder and symbol: "gdn_decode"
+  std::string kernel{};     // template folder and symbol: "gdn_decode"; of a text the function
   std::string canonical{};  // the key: "gdn_decode;dtype=bf16;..."
   std::string arch{};       // "sm_90a"
   std::string nvrtc{};      // "13.0.88"
@@ -28,17 +30,42 @@ struct KernelInfo {
   int spill_load_bytes = 0;
   double compile_ms = 0;  // when it was compiled
   std::string log{};      // the compiler's log, empty when it had nothing to say but resources
+  std::string symbol{};   // of a kernel from a text: the function's name in the cubin
 };
 
-// Grid and attributes of one launch.  Block size and shared memory come from the key.
+struct Dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+// Grid, block and attributes of one launch.  Block and shared memory of a kernel with a key come
+// from the key, and stay as they are here; a kernel from a text needs its block.
 struct Launch {
-  unsigned grid_x = 1, grid_y = 1, grid_z = 1;
+  Dim3 grid{};
+  Dim3 block{.x = 0};         // threads
+  unsigned shared_bytes = 0;  // dynamic shared memory of a block
   // Thread block cluster; 1, 1, 1 launches without one.  Needs sm_90 or newer.
-  unsigned cluster_x = 1, cluster_y = 1, cluster_z = 1;
+  Dim3 cluster{};
+  // All blocks are resident at once, and the grid may wait for itself.
+  bool cooperative = false;
   // Programmatic dependent launch (PDL): the kernel may start before the one before it on the
   // stream has ended, and waits for it itself (common/launch.cuh).  Needs sm_90 or newer.
   bool enable_pdl = false;
 };
+
+namespace internal {
+
+template <class Arg>
+constexpr const void* argument_of(const Arg& arg) {
+  static_assert(!std::is_array_v<Arg>,
+                "an array is no kernel argument: pass a pointer to device memory, or a struct");
+  static_assert(!std::is_null_pointer_v<Arg>,
+                "nullptr has no type of its own: pass a typed null pointer, as "
+                "static_cast<float*>(nullptr)");
+  static_assert(std::is_trivially_copyable_v<Arg>, "kernel parameters are copied byte by byte");
+  return std::addressof(arg);
+}
+
+}  // namespace internal
 
 // A kernel loaded on one device.  Immutable; copies share it and all methods are safe to call from
 // any thread.  Keeps the driver and the library loaded while any copy lives: it must live as long
@@ -49,18 +76,29 @@ class Kernel {
   const KernelInfo& info() const&;
   KernelInfo info() && { return std::as_const(*this).info(); }
 
-  // Enqueues the kernel on `stream` with `params`, the struct that its __global__ function takes.
-  // Does not allocate, lock or synchronise, and may be captured in a CUDA graph.
+  // Enqueues the kernel on `stream` with what its __global__ function takes: of a kernel with a key
+  // one struct.  Arguments are copied byte by byte, so each has the size of its parameter: a
+  // float for a double is refused, an int for a float is not.  Does not allocate, lock or
+  // synchronise, and may be captured in a CUDA graph.
   //
-  // kInvalidArgument: sizeof(params) is not the size of the kernel's parameter.
+  // kInvalidArgument: another number of arguments, or an argument of another size; a grid, block or
+  // cluster of nothing, a grid that its clusters do not divide, more threads or shared memory than
+  // a block may have; a block or shared memory for a kernel whose key has them.
   // kUnsupported: a cluster or launch with PDL on a device that has none.
   // kDriver: CUDA refused the launch.
-  template <class Params>
-  Status launch(Stream stream, const Launch& launch, const Params& params) const {
-    static_assert(std::is_trivially_copyable_v<Params>,
-                  "kernel parameters are copied byte by byte");
-    return launch_bytes(stream, launch, &params, sizeof(Params));
+  template <class... Args>
+  Status launch(Stream stream, const Launch& launch, const Args&... args) const {
+    const void* const arguments[] = {internal::argument_of(args)..., nullptr};
+    static constexpr std::size_t kBytes[] = {sizeof(Args)..., 0};
+    return launch_array(stream, launch, arguments, kBytes, sizeof...(Args));
   }
+  // The same with arguments that only a running program knows: bytes[i] of them at arguments[i].
+  Status launch_array(Stream stream, const Launch& launch, const void* const* arguments,
+                      const std::size_t* bytes, std::size_t count) const;
+
+  // What the __global__ function takes: the size of each parameter.
+  const std::vector<std::size_t>& parameter_bytes() const&;
+  std::vector<std::size_t> parameter_bytes() && { return std::as_const(*this).parameter_bytes(); }
 
   // CUDA's own handle, a CUfunction, for tools and comparisons.
   void* cuda_function() const;
@@ -71,9 +109,6 @@ class Kernel {
   const State& state() const& { return *state_; }
 
  private:
-  Status launch_bytes(Stream stream, const Launch& launch, const void* params,
-                      std::size_t bytes) const;
-
   std::shared_ptr<const State> state_;
 };
 

@@ -108,13 +108,35 @@ Result<Context> Context::create(Options options) {
   return Context(std::move(state));
 }
 
-Result<Kernel> Context::get(const KernelSpec& spec) const { return state_->get(spec); }
-
-Result<CompiledKernel> Context::compile(const KernelSpec& spec) const {
-  return state_->compile(spec);
+Result<Kernel> Context::get(const KernelSpec& spec) const {
+  const Result<Recipe> recipe = state_->recipe(spec, /*to_load=*/true);
+  return recipe ? state_->get(*recipe) : recipe.error().clone();
 }
 
-Result<Explanation> Context::explain(const KernelSpec& spec) const { return state_->explain(spec); }
+Result<Kernel> Context::get(const KernelSource& source) const {
+  const Result<Recipe> recipe = state_->recipe(source, /*to_load=*/true);
+  return recipe ? state_->get(*recipe) : recipe.error().clone();
+}
+
+Result<CompiledKernel> Context::compile(const KernelSpec& spec) const {
+  const Result<Recipe> recipe = state_->recipe(spec);
+  return recipe ? state_->compile(*recipe) : recipe.error().clone();
+}
+
+Result<CompiledKernel> Context::compile(const KernelSource& source) const {
+  const Result<Recipe> recipe = state_->recipe(source);
+  return recipe ? state_->compile(*recipe) : recipe.error().clone();
+}
+
+Result<Explanation> Context::explain(const KernelSpec& spec) const {
+  const Result<Recipe> recipe = state_->recipe(spec);
+  return recipe ? state_->explain(*recipe) : recipe.error().clone();
+}
+
+Result<Explanation> Context::explain(const KernelSource& source) const {
+  const Result<Recipe> recipe = state_->recipe(source);
+  return recipe ? state_->explain(*recipe) : recipe.error().clone();
+}
 
 const std::string& Context::arch() const& { return state_->arch; }
 

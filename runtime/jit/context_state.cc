@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "cache/cubin_note.h"
+#include "codegen/bundle.h"
 #include "runtime/jit/kernel_info.h"
 #include "runtime/jit/kernel_state.h"
 #include "runtime/jit/options_text.h"
@@ -15,27 +16,26 @@
 namespace cubinery {
 namespace {
 
-std::vector<std::string> compile_options(const KernelSpec& spec, const std::string& arch) {
-  std::vector<std::string> options = fixed_compile_options();
-  options.push_back("--gpu-architecture=" + arch);
-  options.push_back("-DCUBINERY_KEY=" + spec.initializer);
-  return options;
-}
-
-// Why launches could not pass their parameter struct to the cubin's kernel.
-Status check_parameter(const KernelSpec& spec, std::string_view cubin) {
-  const std::optional<KernelParameters> parameters = read_parameters(cubin, spec.kernel);
+// Why launches could not pass their arguments to the function of this name in the cubin.
+Status check_parameter(const Recipe& recipe, const std::string& symbol, std::string_view cubin) {
+  const std::optional<KernelParameters> parameters = read_parameters(cubin, symbol);
+  const Identity& identity = recipe.identity;
+  if (!recipe.param_bytes) {
+    if (parameters) return {};
+    return internal::key_error(Code::kCompileFailed,
+                               fmt::format("the cubin has no kernel {}", symbol), identity.key);
+  }
   if (!parameters) return {};
   if (parameters->count != 1) {
     return internal::key_error(
         Code::kCompileFailed,
-        fmt::format("{} takes {} parameters; accepted: one, the struct Fields::Params", spec.kernel,
-                    parameters->count),
-        spec.canonical);
+        fmt::format("{} takes {} parameters; accepted: one, the struct Fields::Params",
+                    identity.kernel, parameters->count),
+        identity.key);
   }
-  if (parameters->bytes == spec.param_bytes) return {};
+  if (parameters->bytes == *recipe.param_bytes) return {};
   return internal::key_error(Code::kInvalidKey,
-                             wrong_parameter(parameters->bytes, spec.param_bytes), spec.canonical);
+                             wrong_parameter(parameters->bytes, *recipe.param_bytes), identity.key);
 }
 
 KernelInfo info_of(const Identity& identity) {
@@ -43,22 +43,51 @@ KernelInfo info_of(const Identity& identity) {
           .canonical = identity.key,
           .arch = identity.arch,
           .nvrtc = identity.nvrtc,
-          .log = {}};
+          .log = {},
+          .symbol = {}};
+}
+
+// Of what did not compile.
+Status compile_failure(const CompileInput& input, const Identity& identity, const Status& error) {
+  const std::string why = input.name.empty() ? "" : unknown_name(error.log());
+  if (!why.empty()) {
+    return internal::key_error(
+        error.code(),
+        fmt::format("{} has no one __global__ function {}: {}; accepted: the name of one, with its "
+                    "namespaces, and with arguments where it is a template",
+                    input.path, input.name, why),
+        identity.key, error.log());
+  }
+  return internal::key_error(error.code(),
+                             fmt::format("{}: compile failed on {} (NVRTC {}): {}", identity.kernel,
+                                         identity.arch, identity.nvrtc, error.message()),
+                             identity.key, error.log());
+}
+
+// Of what has no kernel of the name.
+Status no_such_kernel(const CompileInput& input, const Identity& identity, std::string_view log) {
+  return internal::key_error(
+      Code::kCompileFailed,
+      input.name.empty()
+          ? fmt::format("the compiler reports no kernel {0} in {1}; accepted: a template with "
+                        "extern \"C\" __global__ void {0}",
+                        identity.kernel, input.path)
+          : fmt::format("the compiler reports no kernel {} in {}; accepted: a __global__ function",
+                        input.name, input.path),
+      identity.key, log);
+}
+
+Status check_spills(const KernelInfo& info, std::string_view log) {
+  if (info.spill_store_bytes == 0 && info.spill_load_bytes == 0) return {};
+  return internal::key_error(
+      Code::kCompileFailed,
+      fmt::format("{} spills registers, {} bytes of stores and {} of loads with {} registers, and "
+                  "allow_spills is false; accepted: a kernel without spills",
+                  info.kernel, info.spill_store_bytes, info.spill_load_bytes, info.registers),
+      info.canonical, log);
 }
 
 }  // namespace
-
-const std::vector<std::string>& fixed_compile_options() {
-  static const std::vector<std::string> kOptions = {
-      "-std=c++20",
-      "-default-device",
-      "--no-source-include",         // no file of the working directory that no identity names
-      "--modify-stack-limit=false",  // the default changes a limit of the whole process
-      "-Xptxas=-v",                  // resources in the log
-      "--no-cache",                  // the driver's own cache would swallow the log
-  };
-  return kOptions;
-}
 
 std::optional<std::string> cubin_mismatch(const Entry& entry) {
   const std::optional<CubinNote> note = read_cubin_note(entry.cubin);
@@ -72,20 +101,28 @@ std::optional<std::string> cubin_mismatch(const Entry& entry) {
   }
   KernelInfo info;
   if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
+  if (is_key_of_source(entry.identity.key) == info.symbol.empty()) {
+    return "its metadata does not name the kernel as the entry of such a key does";
+  }
   return std::nullopt;
 }
 
-Identity Context::State::identity_of(const KernelSpec& spec, std::string_view template_digest,
-                                     std::string_view headers_digest) const {
-  return {.kernel = spec.kernel,
-          .key = spec.canonical,
-          .template_digest = std::string(template_digest),
-          .headers_digest = std::string(headers_digest),
-          // The value too: whoever writes a manifest could give a key's name to another key's code.
-          .options = fmt::format("{}{}{}", fmt::join(fixed_compile_options(), " "), kKeyValueOption,
-                                 digest_of(spec.initializer)),
-          .arch = arch,
-          .nvrtc = {}};
+Status Context::State::check_device(std::string_view key) const {
+  if (device) return {};
+  return internal::key_error(Code::kUnsupported,
+                             "a context with kNoDevice loads no kernels; use compile()", key);
+}
+
+Result<Recipe> Context::State::recipe(const KernelSpec& spec, bool to_load) const {
+  if (to_load) CUBINERY_RETURN_IF_ERROR(check_device(spec.canonical));
+  CUBINERY_RETURN_IF_ERROR(process.check());
+  return recipe_of(spec, options, arch);
+}
+
+Result<Recipe> Context::State::recipe(const KernelSource& source, bool to_load) const {
+  if (to_load) CUBINERY_RETURN_IF_ERROR(check_device(source.name));
+  CUBINERY_RETURN_IF_ERROR(process.check());
+  return recipe_of(source, options, arch);
 }
 
 const Result<std::shared_ptr<const Nvrtc>>& Context::State::nvrtc() const {
@@ -121,13 +158,14 @@ std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& id
 
 std::optional<std::string> Context::State::Judge::operator()(const Entry& entry) {
   if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
-  Status error = check_parameter(spec_, entry.cubin);
+  KernelInfo info = info_of(entry.identity);
+  read_metadata(entry.metadata, &info);
+  Status error =
+      check_parameter(recipe_, recipe_.symbol.empty() ? info.symbol : recipe_.symbol, entry.cubin);
   if (error.ok() && device_) {
-    KernelInfo info = info_of(entry.identity);
-    read_metadata(entry.metadata, &info);
     bool blames_cubin = false;
     Result<Kernel> loaded =
-        load_kernel(device_, spec_, std::move(info), entry.cubin, &blames_cubin);
+        load_kernel(device_, recipe_, std::move(info), entry.cubin, &blames_cubin);
     if (loaded) {
       kernel_ = *std::move(loaded);
       return std::nullopt;
@@ -153,7 +191,7 @@ Status Context::State::Judge::telling(Status error) {
 Result<Kernel> Context::State::Judge::kernel_of(const Made& made) {
   if (!failure_.ok()) return std::move(failure_);
   if (kernel_) return *kernel_;
-  return load_kernel(device_, spec_, made.compiled.info, made.cubin);
+  return load_kernel(device_, recipe_, made.compiled.info, made.cubin);
 }
 
 std::optional<Context::State::Made> Context::State::find(const Identity& identity,
@@ -171,45 +209,36 @@ std::optional<Context::State::Made> Context::State::find(const Identity& identit
   return made;
 }
 
-Result<Context::State::Made> Context::State::build(const KernelSpec& spec, const Held& held,
+Result<Context::State::Made> Context::State::build(const Recipe& recipe,
                                                    const Identity& identity) const {
-  const Result<TemplateSource> source = held.source ? *held.source : find_template(spec.kernel, {});
-  if (!source) return source.error().clone();
-  CompileInput input{.path = source->path,
-                     .source = source->text,
-                     .headers = {source->files.begin(), source->files.end()},
-                     .options = compile_options(spec, arch)};
+  Result<CompileInput> input = recipe.input();
+  if (!input) return std::move(input).error();
   const auto start = std::chrono::steady_clock::now();
-  Result<CompileOutput> output = (*nvrtc())->compile(input);
+  Result<CompileOutput> output = (*nvrtc())->compile(*input);
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
-  if (!output) {
-    return internal::key_error(output.error().code(),
-                               fmt::format("{}: compile failed on {} (NVRTC {}): {}", spec.kernel,
-                                           arch, identity.nvrtc, output.error().message()),
-                               spec.canonical, output.error().log());
-  }
+  if (!output) return compile_failure(*input, identity, output.error());
   ++compiles_;
   Made made{.compiled = {.info = info_of(identity), .source = Source::kCompiled, .path = {}},
             .cubin = std::move(output->cubin)};
-  made.compiled.info.compile_ms = elapsed.count();
-  const std::string entry = fmt::format("entry function '{}'", spec.kernel);
-  if (output->log.find(entry) == output->log.npos ||
-      !read_resources(output->log, &made.compiled.info)) {
-    return internal::key_error(
-        Code::kCompileFailed,
-        fmt::format("the compiler reports no kernel {} in {}; accepted: a template with extern "
-                    "\"C\" __global__ void {}",
-                    spec.kernel, source->path, spec.kernel),
-        spec.canonical, output->log);
+  KernelInfo& info = made.compiled.info;
+  info.compile_ms = elapsed.count();
+  info.symbol = output->symbol;
+  const std::string& symbol = recipe.symbol.empty() ? info.symbol : recipe.symbol;
+  // A text may have other kernels beside it.
+  const std::string log =
+      recipe.symbol.empty() ? log_of_kernel(output->log, symbol) : std::move(output->log);
+  if (!reports_kernel(log, symbol) || !read_resources(log, &info)) {
+    return no_such_kernel(*input, identity, log);
   }
-  CUBINERY_RETURN_IF_ERROR(check_parameter(spec, made.cubin));
+  if (!recipe.allow_spills) CUBINERY_RETURN_IF_ERROR(check_spills(info, log));
+  CUBINERY_RETURN_IF_ERROR(check_parameter(recipe, symbol, made.cubin));
   return made;
 }
 
-Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, const Held& held,
-                                                       WaitBudget* waits, Judge& judge) const {
-  Identity identity = held.identity;
+Result<Context::State::Made> Context::State::make_once(const Recipe& recipe, WaitBudget* waits,
+                                                       Judge& judge) const {
+  Identity identity = recipe.identity;
   identity.nvrtc = nvrtc_version();
   std::unique_ptr<MakeLock> lock;
   if (store) {
@@ -221,7 +250,7 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
     }
   }
   ++misses_;
-  Result<Made> made = build(spec, held, identity);
+  Result<Made> made = build(recipe, identity);
   if (!made || !store) return made;
   const Entry entry{
       .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
@@ -232,15 +261,19 @@ Result<Context::State::Made> Context::State::make_once(const KernelSpec& spec, c
   return made;
 }
 
-Result<Context::State::Made> Context::State::make_missing(const KernelSpec& spec, const Held& held,
-                                                          WaitBudget* waits, Judge& judge) const {
-  if (!options.offline && nvrtc()) return make_once(spec, held, waits, judge);
+Result<Context::State::Made> Context::State::make_missing(const Recipe& recipe, WaitBudget* waits,
+                                                          Judge& judge) const {
+  if (!options.offline && nvrtc()) return make_once(recipe, waits, judge);
   ++misses_;
-  return options.offline ? not_cached(held.identity) : nvrtc().error().clone();
+  return options.offline ? not_cached(recipe.identity) : nvrtc().error().clone();
 }
 
 std::string Context::State::remedy(const Identity& identity) const {
   if (!store) return "the context has no cache on disk";
+  if (is_key_of_source(identity.key)) {
+    return "fill the cache by compile() of the same source, options and includes in a context that "
+           "is not offline, or give a layer that has it";
+  }
   if (embedded_digests(identity.kernel) == nullptr) {
     return "fill the cache by compile() in a context that is not offline";
   }
@@ -272,28 +305,15 @@ Status Context::State::not_cached(const Identity& identity) const {
       identity.key);
 }
 
-Result<TemplateSource> Context::State::template_of(const KernelSpec& spec) const {
-  return find_template(spec.kernel, options.template_dirs, trust_of(options));
-}
-
-Result<Context::State::Held> Context::State::hold(const KernelSpec& spec) const {
+Result<Context::State::Held> Context::State::hold(const Identity& identity) const {
   CUBINERY_RETURN_IF_ERROR(process.check());  // before any lock
   Held held;
-  const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
-  if (embedded != nullptr && options.template_dirs.empty()) {
-    held.identity = identity_of(spec, embedded->own, embedded->headers);
-  } else {
-    Result<TemplateSource> source = template_of(spec);
-    if (!source) return std::move(source).error();
-    held.identity = identity_of(spec, source->template_digest, source->headers_digest);
-    held.source = *std::move(source);
-  }
-  held.slot = slot_of(held.identity);
+  held.slot = slot_of(identity);
   held.lock = std::unique_lock(held.slot->mutex);
   return held;
 }
 
-Result<std::optional<Context::State::Made>> Context::State::supply(const KernelSpec& spec,
+Result<std::optional<Context::State::Made>> Context::State::supply(const Recipe& recipe,
                                                                    const Held& held, Need need,
                                                                    Judge& judge) const {
   Slot& slot = *held.slot;
@@ -305,18 +325,18 @@ Result<std::optional<Context::State::Made>> Context::State::supply(const KernelS
   // there is nothing else.
   const bool looks_again = !need.may_make || (knows_nvrtc() && nvrtc());
   const Names::Moment since = looks_again ? Names::kAnyTime : need.since;
-  if (std::optional<Made> found = find(held.identity, since, judge)) {
+  if (std::optional<Made> found = find(recipe.identity, since, judge)) {
     ++disk_hits_;
     return found;
   }
   if (!need.may_make) return std::optional<Made>();
-  Result<Made> made = make_missing(spec, held, need.waits, judge);
+  Result<Made> made = make_missing(recipe, need.waits, judge);
   if (!made) return judge.telling(std::move(made).error());
   return std::optional<Made>(*std::move(made));
 }
 
-Result<CompiledKernel> Context::State::compile(const KernelSpec& spec, WaitBudget* waits) const {
-  Result<Held> held = hold(spec);
+Result<CompiledKernel> Context::State::compile(const Recipe& recipe, WaitBudget* waits) const {
+  Result<Held> held = hold(recipe.identity);
   if (!held) return std::move(held).error();
   Slot& slot = *held->slot;
   if (slot.compiled) {
@@ -325,29 +345,25 @@ Result<CompiledKernel> Context::State::compile(const KernelSpec& spec, WaitBudge
     compiled.source = Source::kMemory;
     return compiled;
   }
-  Judge judge(spec, nullptr);
-  Result<std::optional<Made>> made = supply(spec, *held, {.since = now(), .waits = waits}, judge);
+  Judge judge(recipe, nullptr);
+  Result<std::optional<Made>> made = supply(recipe, *held, {.since = now(), .waits = waits}, judge);
   if (!made) return std::move(made).error();
   slot.compiled = (*made)->compiled;
   if (slot.compiled->path.empty()) slot.cubin = std::move((*made)->cubin);
   return std::move((*made)->compiled);
 }
 
-Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, Need need) const {
-  if (!device) {
-    return internal::key_error(Code::kUnsupported,
-                               "a context with kNoDevice loads no kernels; use compile()",
-                               spec.canonical);
-  }
-  Result<Held> held = hold(spec);
+Result<std::optional<Kernel>> Context::State::load(const Recipe& recipe, Need need) const {
+  CUBINERY_RETURN_IF_ERROR(check_device(recipe.identity.key));
+  Result<Held> held = hold(recipe.identity);
   if (!held) return std::move(held).error();
   Slot& slot = *held->slot;
   if (slot.kernel) {
     ++memory_hits_;
     return slot.kernel;
   }
-  Judge judge(spec, device);
-  Result<std::optional<Made>> made = supply(spec, *held, need, judge);
+  Judge judge(recipe, device);
+  Result<std::optional<Made>> made = supply(recipe, *held, need, judge);
   if (!made) return std::move(made).error();
   if (!*made) return std::optional<Kernel>();
   Result<Kernel> kernel = judge.kernel_of(**made);
@@ -357,15 +373,15 @@ Result<std::optional<Kernel>> Context::State::load(const KernelSpec& spec, Need 
   return slot.kernel;
 }
 
-Result<Kernel> Context::State::get(const KernelSpec& spec, Names::Moment since,
+Result<Kernel> Context::State::get(const Recipe& recipe, Names::Moment since,
                                    WaitBudget* waits) const {
-  Result<std::optional<Kernel>> kernel = load(spec, {.since = since, .waits = waits});
+  Result<std::optional<Kernel>> kernel = load(recipe, {.since = since, .waits = waits});
   if (!kernel) return std::move(kernel).error();
   return **std::move(kernel);
 }
 
-Result<std::optional<Kernel>> Context::State::get_cached(const KernelSpec& spec) const {
-  return load(spec, {.may_make = false});
+Result<std::optional<Kernel>> Context::State::get_cached(const Recipe& recipe) const {
+  return load(recipe, {.may_make = false});
 }
 
 void Context::State::explain_miss(const Identity& identity, Explanation* explanation) const {
@@ -381,16 +397,15 @@ void Context::State::explain_miss(const Identity& identity, Explanation* explana
   }
 }
 
-Result<Explanation> Context::State::explain(const KernelSpec& spec) const {
-  CUBINERY_RETURN_IF_ERROR(process.check());
-  Result<TemplateSource> source = template_of(spec);
-  if (!source) return std::move(source).error();
-  Identity identity = identity_of(spec, source->template_digest, source->headers_digest);
+Result<Explanation> Context::State::explain(const Recipe& recipe) const {
+  Result<CompileInput> input = recipe.input();
+  if (!input) return std::move(input).error();
+  Identity identity = recipe.identity;
   Explanation explanation;
-  explanation.source_path = source->origin;
-  explanation.source = source->text;
-  explanation.options = compile_options(spec, arch);
-  Judge judge(spec, nullptr);
+  explanation.source_path = recipe.origin;
+  explanation.source = std::move(input->source);
+  explanation.options = std::move(input->options);
+  Judge judge(recipe, nullptr);
   if (std::optional<Made> found = find(identity, now(), judge)) {
     if (!options.offline) identity.nvrtc = found->compiled.info.nvrtc;
     explanation.cached = true;

@@ -17,7 +17,7 @@
 #include "runtime/jit/device.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/owner_process.h"
-#include "runtime/jit/template_source.h"
+#include "runtime/jit/recipe.h"
 
 namespace cubinery {
 
@@ -30,15 +30,20 @@ struct Context::State {
   std::unique_ptr<Store> store;          // null without a disk cache
   mutable TuningFiles tuning_files;
 
+  // What is wanted, a key's kernel or a text's, as the rest takes it.  kUnsupported in a forked
+  // child; `to_load`: also without a device.
+  Result<Recipe> recipe(const KernelSpec& spec, bool to_load = false) const;
+  Result<Recipe> recipe(const KernelSource& source, bool to_load = false) const;
+
   // `waits`: of the call that this is part of, such as an operator's preparation; null: of this
   // one.
-  Result<CompiledKernel> compile(const KernelSpec& spec, WaitBudget* waits = nullptr) const;
-  Result<Kernel> get(const KernelSpec& spec) const { return get(spec, now(), nullptr); }
+  Result<CompiledKernel> compile(const Recipe& recipe, WaitBudget* waits = nullptr) const;
+  Result<Kernel> get(const Recipe& recipe) const { return get(recipe, now(), nullptr); }
   // The same for one of many: directories need not be listed again that were listed since then.
-  Result<Kernel> get(const KernelSpec& spec, Names::Moment since, WaitBudget* waits) const;
+  Result<Kernel> get(const Recipe& recipe, Names::Moment since, WaitBudget* waits) const;
   // nullopt where the kernel is neither in memory nor on disk.
-  Result<std::optional<Kernel>> get_cached(const KernelSpec& spec) const;
-  Result<Explanation> explain(const KernelSpec& spec) const;
+  Result<std::optional<Kernel>> get_cached(const Recipe& recipe) const;
+  Result<Explanation> explain(const Recipe& recipe) const;
   CacheStats stats() const;
   Names::Moment now() const;
 
@@ -71,19 +76,14 @@ struct Context::State {
     std::string cubin;  // kept only while it is neither loaded nor on disk
   };
 
-  // A kernel's identity without the compiler's version, and its place in the memory table, locked.
+  // A kernel's place in the memory table, locked.
   struct Held {
-    // What the identity was read from; nullopt: the library's own, which only a compiler reads.
-    std::optional<TemplateSource> source;
-    Identity identity;
     std::shared_ptr<Slot> slot;
     std::unique_lock<std::mutex> lock;  // ends before the slot may
   };
 
-  Result<TemplateSource> template_of(const KernelSpec& spec) const;
-  Result<Held> hold(const KernelSpec& spec) const;
-  Identity identity_of(const KernelSpec& spec, std::string_view template_digest,
-                       std::string_view headers_digest) const;
+  Status check_device(std::string_view key) const;
+  Result<Held> hold(const Identity& identity) const;
   std::shared_ptr<Slot> slot_of(const Identity& identity) const;
 
   // Judges what is on disk.  What it refuses is passed over as a damaged entry is, for the next, or
@@ -91,8 +91,8 @@ struct Context::State {
   class Judge {
    public:
     // `device`: null: entries are not loaded.
-    Judge(const KernelSpec& spec, std::shared_ptr<const Device> device)
-        : spec_(spec), device_(std::move(device)) {}
+    Judge(const Recipe& recipe, std::shared_ptr<const Device> device)
+        : recipe_(recipe), device_(std::move(device)) {}
 
     // As Store::lookup() takes it: why an entry does not fit its identity or the kernel's
     // parameter, or why the driver refuses it, which has the last word.
@@ -105,7 +105,7 @@ struct Context::State {
     Result<Kernel> kernel_of(const Made& made);
 
    private:
-    const KernelSpec& spec_;
+    const Recipe& recipe_;
     std::shared_ptr<const Device> device_;
     std::optional<Kernel> kernel_;
     Status refusal_;  // of the first entry that was refused
@@ -117,15 +117,13 @@ struct Context::State {
   std::optional<Made> find(const Identity& identity, Names::Moment since, Judge& judge) const;
   // From memory, disk or the compiler, the first that has it.  nullopt: without `may_make`, where
   // it would have to be compiled.
-  Result<std::optional<Made>> supply(const KernelSpec& spec, const Held& held, Need need,
+  Result<std::optional<Made>> supply(const Recipe& recipe, const Held& held, Need need,
                                      Judge& judge) const;
-  Result<std::optional<Kernel>> load(const KernelSpec& spec, Need need) const;
-  Result<Made> make_missing(const KernelSpec& spec, const Held& held, WaitBudget* waits,
-                            Judge& judge) const;
-  Result<Made> make_once(const KernelSpec& spec, const Held& held, WaitBudget* waits,
-                         Judge& judge) const;
-  // `identity`: the one that is held, with the compiler's version.
-  Result<Made> build(const KernelSpec& spec, const Held& held, const Identity& identity) const;
+  Result<std::optional<Kernel>> load(const Recipe& recipe, Need need) const;
+  Result<Made> make_missing(const Recipe& recipe, WaitBudget* waits, Judge& judge) const;
+  Result<Made> make_once(const Recipe& recipe, WaitBudget* waits, Judge& judge) const;
+  // `identity`: the recipe's, with the compiler's version.
+  Result<Made> build(const Recipe& recipe, const Identity& identity) const;
   Status not_cached(const Identity& identity) const;
   // What puts a kernel into the cache, for people.
   std::string remedy(const Identity& identity) const;
@@ -142,9 +140,6 @@ struct Context::State {
   mutable std::atomic<std::uint64_t> misses_{0};
   mutable std::atomic<std::uint64_t> compiles_{0};
 };
-
-// NVRTC's options that are the same for every kernel, as they stand in identities.
-const std::vector<std::string>& fixed_compile_options();
 
 // Why the cubin of an entry does not fit its identity; nullopt when it does.
 std::optional<std::string> cubin_mismatch(const Entry& entry);

@@ -34,6 +34,7 @@ namespace cubinery {
   F(cuLibraryLoadData)                 \
   F(cuLibraryUnload)                   \
   F(cuLibraryGetKernel)                \
+  F(cuKernelGetAttribute)              \
   F(cuKernelGetFunction)               \
   F(cuKernelGetParamInfo)              \
   F(cuKernelSetAttribute)              \

@@ -17,20 +17,27 @@ Result<std::vector<Kernel>> get_kernels(const Context& context,
                                         const std::vector<KernelSpec>& specs) {
   std::vector<std::optional<Result<Kernel>>> found(specs.size());
   std::vector<std::size_t> missing;
+  std::vector<Recipe> recipes;  // of those
   const Names::Moment since = context.state().now();
   for (std::size_t i = 0; i < specs.size(); ++i) {
-    Result<std::optional<Kernel>> cached = context.state().get_cached(specs[i]);
+    Result<Recipe> recipe = context.state().recipe(specs[i], /*to_load=*/true);
+    if (!recipe) {
+      found[i].emplace(std::move(recipe).error());
+      continue;
+    }
+    Result<std::optional<Kernel>> cached = context.state().get_cached(*recipe);
     if (!cached) {
       found[i].emplace(std::move(cached).error());
     } else if (*cached) {
       found[i].emplace(**std::move(cached));
     } else {
       missing.push_back(i);
+      recipes.push_back(*std::move(recipe));
     }
   }
   WaitBudget waits(context.state().options.lock_wait);
   on_threads(missing.size(), missing.size(), [&](std::size_t i) {
-    found[missing[i]].emplace(context.state().get(specs[missing[i]], since, &waits));
+    found[missing[i]].emplace(context.state().get(recipes[i], since, &waits));
   });
   std::vector<Kernel> kernels;
   for (std::optional<Result<Kernel>>& kernel : found) {
@@ -52,7 +59,9 @@ Result<std::vector<CompiledKernel>> compile_kernels(const Context& context,
       state.options.offline ? 1 : std::max(1u, std::thread::hardware_concurrency());
   on_threads(specs.size(), threads, [&](std::size_t i) {
     if (failed) return;
-    const Result<CompiledKernel>& one = made[i].emplace(state.compile(specs[i], &waits));
+    const Result<Recipe> recipe = state.recipe(specs[i]);
+    const Result<CompiledKernel>& one = made[i].emplace(
+        recipe ? state.compile(*recipe, &waits) : Result<CompiledKernel>(recipe.error().clone()));
     if (!one) failed = true;
     const std::size_t count = ++done;
     if (!one || one->source != Source::kCompiled || !state.options.log) return;

@@ -1,8 +1,11 @@
 #include "cubinery/kernel.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "codegen/arch.h"
 #include "runtime/jit/kernel_state.h"
@@ -12,6 +15,8 @@ namespace {
 
 // The most dynamic shared memory that a kernel may use without asking for it.
 constexpr unsigned kPlainSharedBytes = 48 * 1024;
+// The most threads of a block along z, on every device.
+constexpr unsigned kMostBlockZ = 64;
 
 Status from_driver(const Kernel::State& state, CUresult result, const char* call) {
   if (result == CUDA_SUCCESS) return {};
@@ -39,7 +44,8 @@ bool is_of_image(CUresult result) {
 // Loads a cubin into a kernel's state.
 class Loader {
  public:
-  explicit Loader(Kernel::State* state) : state_(state), driver_(state->device->driver()) {}
+  Loader(Kernel::State* state, const Recipe& recipe)
+      : state_(state), recipe_(recipe), driver_(state->device->driver()) {}
 
   Status load(const std::string& cubin) {
     const CurrentContext current(driver_, state_->device->context());
@@ -50,21 +56,16 @@ class Loader {
                                         nullptr, nullptr, 0),
               "cuLibraryLoadData"));
     CUkernel kernel = nullptr;
+    const std::string& symbol =
+        state_->info.symbol.empty() ? state_->info.kernel : state_->info.symbol;
     CUBINERY_RETURN_IF_ERROR(
-        check(driver_.cuLibraryGetKernel(&kernel, state_->library, state_->info.kernel.c_str()),
+        check(driver_.cuLibraryGetKernel(&kernel, state_->library, symbol.c_str()),
               "cuLibraryGetKernel"));
-    CUBINERY_RETURN_IF_ERROR(check_parameter(kernel));
+    CUBINERY_RETURN_IF_ERROR(recipe_.param_bytes ? check_parameter(kernel)
+                                                 : read_parameters(kernel));
     CUBINERY_RETURN_IF_ERROR(
         check(driver_.cuKernelGetFunction(&state_->function, kernel), "cuKernelGetFunction"));
-    if (state_->shared_bytes > kPlainSharedBytes) {
-      CUdevice device = 0;
-      CUBINERY_RETURN_IF_ERROR(
-          check(driver_.cuDeviceGet(&device, state_->device->ordinal()), "cuDeviceGet"));
-      CUBINERY_RETURN_IF_ERROR(check(
-          driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                       static_cast<int>(state_->shared_bytes), kernel, device),
-          "cuKernelSetAttribute"));
-    }
+    CUBINERY_RETURN_IF_ERROR(set_limits(kernel));
     // CUDA loads code lazily, which stalls the first launch and deadlocks with a kernel that waits
     // for it.
     return check(driver_.cuFuncLoad(state_->function), "cuFuncLoad");
@@ -85,16 +86,171 @@ class Loader {
     std::size_t bytes = 0;
     CUBINERY_RETURN_IF_ERROR(
         check(driver_.cuKernelGetParamInfo(kernel, 0, &offset, &bytes), "cuKernelGetParamInfo"));
-    if (bytes == state_->param_bytes) return {};
+    state_->parameters = {bytes};
+    if (bytes == *recipe_.param_bytes) return {};
     blames_cubin_ = true;
-    return internal::key_error(Code::kInvalidKey, wrong_parameter(bytes, state_->param_bytes),
+    return internal::key_error(Code::kInvalidKey, wrong_parameter(bytes, *recipe_.param_bytes),
                                state_->info.canonical);
   }
 
+  // All that there are.
+  Status read_parameters(CUkernel kernel) {
+    std::size_t offset = 0;
+    std::size_t bytes = 0;
+    CUresult result = CUDA_SUCCESS;
+    while ((result = driver_.cuKernelGetParamInfo(kernel, state_->parameters.size(), &offset,
+                                                  &bytes)) == CUDA_SUCCESS) {
+      state_->parameters.push_back(bytes);
+    }
+    if (result == CUDA_ERROR_INVALID_VALUE) return {};  // there is no such parameter
+    return check(result, "cuKernelGetParamInfo");
+  }
+
+  // What a block may have.
+  Status set_limits(CUkernel kernel) {
+    if (state_->threads != 0 && state_->shared_bytes <= kPlainSharedBytes) return {};
+    CUdevice device = 0;
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuDeviceGet(&device, state_->device->ordinal()), "cuDeviceGet"));
+    if (state_->threads != 0) return allow_shared_bytes(kernel, device, state_->shared_bytes);
+    int threads = 0;
+    int own_bytes = 0;
+    int most_bytes = 0;
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuKernelGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                           kernel, device),
+              "cuKernelGetAttribute"));
+    CUBINERY_RETURN_IF_ERROR(
+        check(driver_.cuKernelGetAttribute(&own_bytes, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel,
+                                           device),
+              "cuKernelGetAttribute"));
+    CUBINERY_RETURN_IF_ERROR(state_->device->attribute(
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, &most_bytes));
+    state_->most_threads = static_cast<unsigned>(threads);
+    state_->most_shared_bytes = static_cast<unsigned>(std::max(0, most_bytes - own_bytes));
+    if (has_clusters(state_->device->major())) {
+      // Clusters of more than 8 blocks; where the driver does not take it, a launch says so.
+      (void)driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1,
+                                         kernel, device);
+    }
+    return allow_shared_bytes(kernel, device, state_->most_shared_bytes);
+  }
+
+  Status allow_shared_bytes(CUkernel kernel, CUdevice device, unsigned bytes) {
+    return check(driver_.cuKernelSetAttribute(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                              static_cast<int>(bytes), kernel, device),
+                 "cuKernelSetAttribute");
+  }
+
   Kernel::State* state_;
+  const Recipe& recipe_;
   const Driver& driver_;
   bool blames_cubin_ = false;
 };
+
+Status refused(const Kernel::State& state, Code code, std::string_view why) {
+  return internal::key_error(code, why, state.info.canonical);
+}
+
+bool takes(const Kernel::State& state, const std::size_t* bytes, std::size_t count) {
+  const std::vector<std::size_t>& parameters = state.parameters;
+  if (count != parameters.size()) return false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bytes[i] != parameters[i]) return false;
+  }
+  return true;
+}
+
+// Of arguments that the kernel does not take.
+Status wrong_arguments(const Kernel::State& state, const std::size_t* bytes, std::size_t count) {
+  const std::vector<std::size_t>& parameters = state.parameters;
+  if (state.threads != 0 && count == 1) {
+    return refused(state, Code::kInvalidArgument,
+                   fmt::format("params has {} bytes; accepted: {}", bytes[0], parameters[0]));
+  }
+  if (count != parameters.size()) {
+    return refused(
+        state, Code::kInvalidArgument,
+        fmt::format("{} has {} argument{}; accepted: {}, of [{}] bytes", state.info.kernel, count,
+                    count == 1 ? "" : "s", parameters.size(), fmt::join(parameters, ", ")));
+  }
+  std::size_t at = 0;
+  while (bytes[at] == parameters[at]) ++at;
+  return refused(state, Code::kInvalidArgument,
+                 fmt::format("argument {} of {} has {} bytes; accepted: {}", at + 1,
+                             state.info.kernel, bytes[at], parameters[at]));
+}
+
+bool is_empty(const Dim3& extents) { return extents.x == 0 || extents.y == 0 || extents.z == 0; }
+
+bool is_one(const Dim3& extents) { return extents.x == 1 && extents.y == 1 && extents.z == 1; }
+
+std::string text_of(const Dim3& extents) {
+  return fmt::format("{} x {} x {}", extents.x, extents.y, extents.z);
+}
+
+// Of a launch with a cluster or PDL.
+Status check_cluster(const Kernel::State& state, const Launch& launch) {
+  const Device& device = *state.device;
+  if (!has_clusters(device.major())) {
+    return refused(state, Code::kUnsupported,
+                   fmt::format("clusters and launches with PDL need sm_90 or newer; the device is "
+                               "sm_{}{}",
+                               device.major(), device.minor()));
+  }
+  const Dim3& grid = launch.grid;
+  const Dim3& cluster = launch.cluster;
+  if (is_one(cluster)) return {};
+  if (!is_empty(cluster) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
+      grid.z % cluster.z == 0) {
+    return {};
+  }
+  return refused(state, Code::kInvalidArgument,
+                 fmt::format("cluster is {}; accepted: at least 1 each way, and what divides the "
+                             "grid of {}",
+                             text_of(cluster), text_of(grid)));
+}
+
+// Of a kernel whose key says what a block is.
+Status check_no_block(const Kernel::State& state, const Launch& launch) {
+  if (launch.block.x == 0 && launch.block.y == 1 && launch.block.z == 1 &&
+      launch.shared_bytes == 0) {
+    return {};
+  }
+  return refused(
+      state, Code::kInvalidArgument,
+      fmt::format("block is {} and shared_bytes {}; accepted: none, the key says {} "
+                  "threads and {} bytes",
+                  text_of(launch.block), launch.shared_bytes, state.threads, state.shared_bytes));
+}
+
+// Of a kernel from a text.
+Status check_block(const Kernel::State& state, const Launch& launch) {
+  const Dim3& block = launch.block;
+  const unsigned most = state.most_threads;
+  const bool is_small = block.x <= most && block.y <= most && block.z <= kMostBlockZ;
+  if (is_empty(block) || !is_small || std::uint64_t{block.x} * block.y * block.z > most) {
+    return refused(state, Code::kInvalidArgument,
+                   fmt::format("block is {}; accepted: 1 to {} threads, z at most {}",
+                               text_of(block), most, kMostBlockZ));
+  }
+  if (launch.shared_bytes <= state.most_shared_bytes) return {};
+  return refused(state, Code::kInvalidArgument,
+                 fmt::format("shared_bytes is {}; accepted: at most {}, what the device gives a "
+                             "block less the kernel's own",
+                             launch.shared_bytes, state.most_shared_bytes));
+}
+
+Status check_launch(const Kernel::State& state, const Launch& launch) {
+  if (is_empty(launch.grid)) {
+    return refused(state, Code::kInvalidArgument,
+                   fmt::format("grid is {}; accepted: at least 1 each way", text_of(launch.grid)));
+  }
+  if (!is_one(launch.cluster) || launch.enable_pdl) {
+    CUBINERY_RETURN_IF_ERROR(check_cluster(state, launch));
+  }
+  return state.threads != 0 ? check_no_block(state, launch) : check_block(state, launch);
+}
 
 }  // namespace
 
@@ -109,15 +265,14 @@ Kernel::State::~State() {
   if (library != nullptr) device->unload(library);
 }
 
-Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
+Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const Recipe& recipe,
                            KernelInfo info, const std::string& cubin, bool* blames_cubin) {
   auto state = std::make_shared<Kernel::State>();
   state->info = std::move(info);
   state->device = std::move(device);
-  state->threads = spec.threads;
-  state->shared_bytes = spec.shared_bytes;
-  state->param_bytes = spec.param_bytes;
-  Loader loader(state.get());
+  state->threads = recipe.threads;
+  state->shared_bytes = recipe.shared_bytes;
+  Loader loader(state.get(), recipe);
   Status status = loader.load(cubin);
   if (blames_cubin != nullptr) *blames_cubin = loader.blames_cubin();
   if (!status.ok()) return status;
@@ -128,49 +283,47 @@ const KernelInfo& Kernel::info() const& { return state_->info; }
 
 void* Kernel::cuda_function() const { return state_->function; }
 
-Status Kernel::launch_bytes(Stream stream, const Launch& launch, const void* params,
-                            std::size_t bytes) const {
+const std::vector<std::size_t>& Kernel::parameter_bytes() const& { return state_->parameters; }
+
+Status Kernel::launch_array(Stream stream, const Launch& launch, const void* const* arguments,
+                            const std::size_t* bytes, std::size_t count) const {
   const State& state = *state_;
-  if (bytes != state.param_bytes) {
-    return internal::key_error(
-        Code::kInvalidArgument,
-        fmt::format("params has {} bytes; accepted: {}", bytes, state.param_bytes),
-        state.info.canonical);
-  }
-  const bool has_cluster = launch.cluster_x * launch.cluster_y * launch.cluster_z != 1;
-  if ((has_cluster || launch.enable_pdl) && !has_clusters(state.device->major())) {
-    return internal::key_error(
-        Code::kUnsupported,
-        fmt::format("clusters and launches with PDL need sm_90 or newer; the device is sm_{}{}",
-                    state.device->major(), state.device->minor()),
-        state.info.canonical);
-  }
-  std::array<CUlaunchAttribute, 2> attributes{};  // on the stack: two threads may launch at once
-  unsigned count = 0;
-  if (has_cluster) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
-    attributes[count++].value.clusterDim = {launch.cluster_x, launch.cluster_y, launch.cluster_z};
+  if (!takes(state, bytes, count)) return wrong_arguments(state, bytes, count);
+  CUBINERY_RETURN_IF_ERROR(check_launch(state, launch));
+  std::array<CUlaunchAttribute, 3> attributes;  // on the stack: two threads may launch at once
+  unsigned used = 0;
+  const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {
+    attributes[used] = {};
+    attributes[used].id = id;
+    return attributes[used++].value;
+  };
+  if (!is_one(launch.cluster)) {
+    add(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim = {launch.cluster.x, launch.cluster.y,
+                                                             launch.cluster.z};
   }
   if (launch.enable_pdl) {
-    attributes[count].id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-    attributes[count++].value.programmaticStreamSerializationAllowed = 1;
+    add(CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+        .programmaticStreamSerializationAllowed = 1;
   }
-  const CUlaunchConfig config{.gridDimX = launch.grid_x,
-                              .gridDimY = launch.grid_y,
-                              .gridDimZ = launch.grid_z,
-                              .blockDimX = state.threads,
-                              .blockDimY = 1,
-                              .blockDimZ = 1,
-                              .sharedMemBytes = state.shared_bytes,
+  if (launch.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
+  const bool has_key = state.threads != 0;
+  const CUlaunchConfig config{.gridDimX = launch.grid.x,
+                              .gridDimY = launch.grid.y,
+                              .gridDimZ = launch.grid.z,
+                              .blockDimX = has_key ? state.threads : launch.block.x,
+                              .blockDimY = launch.block.y,  // 1 with a key
+                              .blockDimZ = launch.block.z,
+                              .sharedMemBytes = has_key ? state.shared_bytes : launch.shared_bytes,
                               .hStream = stream,
                               .attrs = attributes.data(),
-                              .numAttrs = count};
+                              .numAttrs = used};
   const Driver& driver = state.device->driver();
   const CurrentContext current = with_context_of(*this);
   CUBINERY_RETURN_IF_ERROR(current.status().clone());
-  void* arguments[] = {const_cast<void*>(params)};
-  return from_driver(state, driver.cuLaunchKernelEx(&config, state.function, arguments, nullptr),
-                     "cuLaunchKernelEx");
+  return from_driver(
+      state,
+      driver.cuLaunchKernelEx(&config, state.function, const_cast<void**>(arguments), nullptr),
+      "cuLaunchKernelEx");
 }
 
 }  // namespace cubinery

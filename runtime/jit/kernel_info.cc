@@ -1,5 +1,7 @@
 #include "runtime/jit/kernel_info.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -12,6 +14,19 @@ namespace {
 constexpr int kMostRegisters = 1 << 12;      // per thread
 constexpr int kMostBytes = 1 << 30;          // shared, or spilled
 constexpr double kMostCompileMs = 604800e3;  // a week
+constexpr std::size_t kLongestSymbol = 1 << 16;
+
+// Of ptxas's log, in front of a kernel's symbol in quotes.
+constexpr std::string_view kEntryLine = "ptxas info    : Compiling entry function ";
+
+bool is_symbol(std::string_view text) {
+  const auto is_of_symbol = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '$' || c == '.';
+  };
+  return !text.empty() && text.size() <= kLongestSymbol &&
+         std::all_of(text.begin(), text.end(), is_of_symbol);
+}
 
 // The integer in front of `unit`, as in "16 bytes spill stores"; 0 when the line does not have it.
 int number_before(std::string_view line, std::string_view unit) {
@@ -22,6 +37,15 @@ int number_before(std::string_view line, std::string_view unit) {
   int value = 0;
   std::from_chars(line.data() + start, line.data() + at, value);
   return value;
+}
+
+template <class Function>
+void for_each_line(std::string_view text, Function&& function) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    function(line);
+  }
 }
 
 // Whether ptxas prints the line for every kernel, whatever it found.
@@ -40,9 +64,7 @@ bool is_routine(std::string_view line) {
 bool read_resources(std::string_view log, KernelInfo* info) {
   bool found = false;
   info->log.clear();
-  while (!log.empty()) {
-    const std::string_view line = log.substr(0, log.find('\n'));
-    log.remove_prefix(std::min(log.size(), line.size() + 1));
+  for_each_line(log, [&](std::string_view line) {
     if (line.find("ptxas info    : Used ") != line.npos) {
       found = true;
       info->registers = number_before(line, " registers");
@@ -53,19 +75,49 @@ bool read_resources(std::string_view log, KernelInfo* info) {
       info->spill_load_bytes += number_before(line, " bytes spill loads");
     }
     if (!is_routine(line)) info->log += std::string(line) + "\n";
-  }
+  });
   return found;
+}
+
+bool reports_kernel(std::string_view log, std::string_view symbol) {
+  return log.find(fmt::format("{}'{}'", kEntryLine, symbol)) != log.npos;
+}
+
+std::string log_of_kernel(std::string_view log, std::string_view symbol) {
+  const std::string own_line = fmt::format("{}'{}'", kEntryLine, symbol);
+  std::string own;
+  bool is_own = true;  // what is not said of any kernel is
+  for_each_line(log, [&](std::string_view line) {
+    if (line.find(kEntryLine) != line.npos) is_own = line.find(own_line) != line.npos;
+    if (is_own || !is_routine(line)) own.append(line).append("\n");
+  });
+  return own;
+}
+
+std::string unknown_name(std::string_view log) {
+  constexpr std::string_view kOfNames = "__nv_name_map(";
+  constexpr std::string_view kError = " error: ";
+  std::string why;
+  bool is_alone = true;
+  for_each_line(log, [&](std::string_view line) {
+    const std::size_t error = line.find(kError);
+    if (error == line.npos) return;
+    if (!line.starts_with(kOfNames)) is_alone = false;
+    if (why.empty()) why = line.substr(error + kError.size());
+  });
+  return is_alone ? why : "";
 }
 
 std::string metadata_json(const KernelInfo& info) {
   // Persistent: the order too, that of the alphabet.
-  return Json{{"compile_ms", info.compile_ms},
+  Json object{{"compile_ms", info.compile_ms},
               {"log", info.log},
               {"registers", info.registers},
               {"spill_load_bytes", info.spill_load_bytes},
               {"spill_store_bytes", info.spill_store_bytes},
-              {"static_shared_bytes", info.static_shared_bytes}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);
+              {"static_shared_bytes", info.static_shared_bytes}};
+  if (!info.symbol.empty()) object["symbol"] = info.symbol;
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 bool read_metadata(std::string_view json, KernelInfo* info) {
@@ -85,6 +137,11 @@ bool read_metadata(std::string_view json, KernelInfo* info) {
   }
   info->compile_ms = ms->get<double>();
   info->log = log->get<std::string>();
+  info->symbol.clear();
+  if (const auto symbol = object->find("symbol"); symbol != object->end()) {
+    if (!symbol->is_string() || !is_symbol(symbol->get_ref<const std::string&>())) return false;
+    info->symbol = symbol->get<std::string>();
+  }
   return info->compile_ms >= 0 && info->compile_ms <= kMostCompileMs &&
          integer("registers", kMostRegisters, &info->registers) &&
          integer("static_shared_bytes", kMostBytes, &info->static_shared_bytes) &&

@@ -13,6 +13,15 @@ namespace cubinery {
 // remain: warnings and advice.  False: the log has no resource line for a kernel.
 bool read_resources(std::string_view log, KernelInfo* info);
 
+// Whether ptxas says that it has compiled this kernel.
+bool reports_kernel(std::string_view log, std::string_view symbol);
+// A log of several kernels without the resource lines of all others.
+std::string log_of_kernel(std::string_view log, std::string_view symbol);
+
+// What the compiler has against a name that a text should have, where that alone is what the log
+// complains of; empty: it is not.
+std::string unknown_name(std::string_view log);
+
 // The metadata of a cache entry.  Persistent names; identity fields (kernel, key, arch, nvrtc) are
 // not repeated in it.
 std::string metadata_json(const KernelInfo& info);

@@ -4,10 +4,12 @@
 #include <cuda.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
-#include "cubinery/fields.h"
 #include "cubinery/kernel.h"
 #include "runtime/jit/device.h"
+#include "runtime/jit/recipe.h"
 
 namespace cubinery {
 
@@ -16,9 +18,13 @@ struct Kernel::State {
   std::shared_ptr<const Device> device;
   CUlibrary library = nullptr;
   CUfunction function = nullptr;
+  // Of a block, as the key says; 0 threads: each launch says.
   unsigned threads = 0;
   unsigned shared_bytes = 0;
-  std::size_t param_bytes = 0;
+  // Of a block, where each launch says.
+  unsigned most_threads = 0;
+  unsigned most_shared_bytes = 0;
+  std::vector<std::size_t> parameters;  // their sizes
 
   State() = default;
   ~State();
@@ -34,14 +40,14 @@ inline CurrentContext with_context_of(const Kernel& kernel) {
 }
 
 // "the __global__ function takes a parameter of 8 bytes; accepted: ...": what is wrong with a
-// kernel whose parameter is not spec.param_bytes long.
+// kernel whose parameter is not as long as its key says.
 std::string wrong_parameter(std::size_t bytes, std::size_t accepted);
 
 // Loads a cubin on a device and puts its code there.
-// kDriver: the driver refuses it.  kInvalidKey: the kernel's parameter is not spec.param_bytes
-// long.  `blames_cubin`, if given: whether an error is the cubin's fault, so that another one may
+// kDriver: the driver refuses it.  kInvalidKey: the kernel's parameter is not as long as the recipe
+// says.  `blames_cubin`, if given: whether an error is the cubin's fault, so that another one may
 // do better; it is not where the device has no memory left, say.
-Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const KernelSpec& spec,
+Result<Kernel> load_kernel(std::shared_ptr<const Device> device, const Recipe& recipe,
                            KernelInfo info, const std::string& cubin, bool* blames_cubin = nullptr);
 
 }  // namespace cubinery

@@ -146,7 +146,8 @@ Status Nvrtc::find_build() {
       compile({.path = "probe.cu",
                .source = "extern \"C\" __global__ void probe() {}",
                .headers = {},
-               .options = {"--gpu-architecture=sm_80", "--modify-stack-limit=false"}});
+               .options = {"--gpu-architecture=sm_80", "--modify-stack-limit=false"},
+               .name = {}});
   if (!probe) {
     const std::string builtins =
         builtins_.is_open()
@@ -188,6 +189,13 @@ Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
                                                     nvrtcGetErrorString_(result)));
   }
   const Program program(handle, nvrtcDestroyProgram_);
+  if (!input.name.empty()) {
+    result = nvrtcAddNameExpression_(handle, input.name.c_str());
+    if (result != NVRTC_SUCCESS) {
+      return Status(Code::kCompileFailed, fmt::format("{}: nvrtcAddNameExpression: {}", input.path,
+                                                      nvrtcGetErrorString_(result)));
+    }
+  }
   std::vector<const char*> options;
   for (const std::string& option : input.options) options.push_back(option.c_str());
   // A thread of the host's may have a small part of the stack that a compiler needs.
@@ -208,6 +216,11 @@ Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
                               fmt::join(input.options, " ")),
                   std::move(output.log));
   }
+  const char* symbol = nullptr;  // of the program
+  if (result == NVRTC_SUCCESS && !input.name.empty()) {
+    result = nvrtcGetLoweredName_(program.get(), input.name.c_str(), &symbol);
+  }
+  if (symbol != nullptr) output.symbol = symbol;
   if (result == NVRTC_SUCCESS) result = nvrtcGetCUBINSize_(program.get(), &size);
   if (result == NVRTC_SUCCESS) {
     output.cubin.resize(size);

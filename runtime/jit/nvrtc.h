@@ -20,11 +20,13 @@ struct CompileInput {
   // What #include finds: name as the #include line writes it, text.
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<std::string> options;
+  std::string name;  // of a __global__ function, which the text names its way; empty: not asked for
 };
 
 struct CompileOutput {
   std::string cubin;
-  std::string log;  // ptxas's resource lines and any warnings
+  std::string log;     // ptxas's resource lines and any warnings
+  std::string symbol;  // of that function in the cubin
 };
 
 // Immutable after open(); safe to use from any thread, compilations run in parallel.
@@ -71,6 +73,8 @@ class Nvrtc {
   F(nvrtcCompileProgram)            \
   F(nvrtcGetProgramLogSize)         \
   F(nvrtcGetProgramLog)             \
+  F(nvrtcAddNameExpression)         \
+  F(nvrtcGetLoweredName)            \
   F(nvrtcGetCUBINSize)              \
   F(nvrtcGetCUBIN)
 #define CUBINERY_DECLARE(function) decltype(&::function) function##_ = nullptr;

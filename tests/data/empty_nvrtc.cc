@@ -86,6 +86,14 @@ nvrtcResult nvrtcGetProgramLog(nvrtcProgram program, char* log) {
   return CUBINERY_REAL(nvrtcGetProgramLog, program, log);
 }
 
+nvrtcResult nvrtcAddNameExpression(nvrtcProgram program, const char* const name) {
+  return CUBINERY_REAL(nvrtcAddNameExpression, program, name);
+}
+
+nvrtcResult nvrtcGetLoweredName(nvrtcProgram program, const char* const name, const char** symbol) {
+  return CUBINERY_REAL(nvrtcGetLoweredName, program, name, symbol);
+}
+
 nvrtcResult nvrtcGetCUBINSize(nvrtcProgram program, std::size_t* size) {
   return CUBINERY_REAL(nvrtcGetCUBINSize, program, size);
 }

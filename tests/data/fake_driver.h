@@ -25,7 +25,7 @@ struct FakeLaunch {
   std::string kernel;
   CUlaunchConfig config{};  // without its attributes
   std::vector<CUlaunchAttribute> attributes;
-  std::vector<char> arguments;  // the bytes of the kernel's parameter
+  std::vector<char> arguments;  // the bytes of the kernel's parameters, one behind the other
 };
 
 struct FakeSettings {
@@ -43,7 +43,12 @@ struct FakeSettings {
   CUresult load_library = CUDA_SUCCESS;
   int refused_images = 0;  // so many loads fail first
   CUresult get_kernel = CUDA_SUCCESS;
-  std::map<std::string, std::size_t> param_bytes;  // of the parameter of each kernel, by name
+  // Of the parameter of each kernel, by name; of those that are not here as their cubin says.
+  std::map<std::string, std::size_t> param_bytes;
+  int threads_per_block = 1024;
+  int own_shared_bytes = 0;                // of each kernel
+  int shared_bytes_per_block = 227 << 10;  // when asked for
+  CUresult set_cluster = CUDA_SUCCESS;     // of larger clusters than every GPU takes
   CUresult launch = CUDA_SUCCESS;
   CUresult encode = CUDA_SUCCESS;  // of tensor maps
   bool capturing = false;          // a stream, in the global mode
@@ -56,6 +61,7 @@ struct FakeSettings {
   int pushed = 0;                                     // contexts pushed and not popped
   int pushes = 0;                                     // contexts pushed
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
+  std::set<std::string> large_clusters;               // kernels that asked for them
   bool invalidated = false;                           // the capture, by a call that it forbids
   std::vector<FakeLaunch> launches;
   std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded

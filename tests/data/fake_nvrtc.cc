@@ -37,6 +37,8 @@ extern "C" nvrtcResult fake_nvrtc_fails() { return NVRTC_ERROR_INTERNAL_ERROR; }
 CUBINERY_STUB(nvrtcDestroyProgram)
 CUBINERY_STUB(nvrtcGetProgramLogSize)
 CUBINERY_STUB(nvrtcGetProgramLog)
+CUBINERY_STUB(nvrtcAddNameExpression)
+CUBINERY_STUB(nvrtcGetLoweredName)
 CUBINERY_STUB(nvrtcGetCUBINSize)
 CUBINERY_STUB(nvrtcGetCUBIN)
 #undef CUBINERY_STUB

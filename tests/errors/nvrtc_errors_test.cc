@@ -25,7 +25,8 @@ Result<CompileOutput> compile(const std::string& key, const std::string& arch = 
   CompileInput input{.path = source->path,
                      .source = source->text,
                      .headers = {source->files.begin(), source->files.end()},
-                     .options = fixed_compile_options()};
+                     .options = fixed_compile_options(),
+                     .name = {}};
   input.options.push_back("--gpu-architecture=" + arch);
   input.options.push_back("-DCUBINERY_KEY=" + key);
   return nvrtc().compile(input);

@@ -269,7 +269,7 @@ TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu][sanitize]
   struct Params {
     void* ranks;
   };
-  CHECK(kernel.launch(nullptr, {.grid_x = 8, .cluster_x = 4}, Params{ranks.data()}).ok());
+  CHECK(kernel.launch(nullptr, {.grid = {8}, .cluster = {4}}, Params{ranks.data()}).ok());
   std::vector<int> expected;
   for (int block = 0; block < 8; ++block) expected.push_back(block % 4);
   std::vector<int> found(8);

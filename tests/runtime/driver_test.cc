@@ -413,7 +413,7 @@ TEST_CASE("LaunchesPassWhatTheyAreGiven", "[cpu]") {
   const Kernel kernel = context.get(loading.spec).value();
   GdnDecodeParams params{};
   params.requests = 3;
-  CHECK(kernel.launch(nullptr, {.grid_x = 5, .grid_y = 6, .grid_z = 7}, params).ok());
+  CHECK(kernel.launch(nullptr, {.grid = {5, 6, 7}}, params).ok());
   REQUIRE(loading.fake->launches.size() == 1);
   const test::FakeLaunch plain = loading.fake->launches.back();
   CHECK(plain.kernel == "gdn_decode");
@@ -425,7 +425,7 @@ TEST_CASE("LaunchesPassWhatTheyAreGiven", "[cpu]") {
   const char* bytes = reinterpret_cast<const char*>(&params);
   CHECK(plain.arguments == std::vector<char>(bytes, bytes + sizeof params));
 
-  CHECK(kernel.launch(nullptr, {.cluster_x = 2, .enable_pdl = true}, params).ok());
+  CHECK(kernel.launch(nullptr, {.grid = {4}, .cluster = {2}, .enable_pdl = true}, params).ok());
   const auto& attributes = loading.fake->launches.back().attributes;
   REQUIRE(attributes.size() == 2);
   CHECK(attributes[0].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION);
@@ -495,7 +495,7 @@ TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {
   const Context context = loading.context();
   const Kernel kernel = context.get(loading.spec).value();
   loading.fake->launch = CUDA_ERROR_INVALID_VALUE;
-  const Status status = kernel.launch(nullptr, {.grid_x = 0}, GdnDecodeParams{});
+  const Status status = kernel.launch(nullptr, {}, GdnDecodeParams{});
   CHECK(status.code() == Code::kDriver);
   CHECK(status.message().starts_with("cuLaunchKernelEx: "));
   CHECK(status.message().ends_with("; key: " + loading.spec.canonical));

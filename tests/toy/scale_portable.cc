@@ -13,7 +13,7 @@ class PortableScaleRunner final : public ScaleRunner {
 
   Status launch(Stream stream, const ScaleArgs& args, std::int64_t elements) const override {
     const auto blocks = static_cast<unsigned>((elements + key_.threads - 1) / key_.threads);
-    return kernel_.launch(stream, {.grid_x = blocks},
+    return kernel_.launch(stream, {.grid = {blocks}},
                           ScaleRowsParams{args.x.data, elements, args.factor});
   }
 

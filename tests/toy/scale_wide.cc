@@ -14,7 +14,7 @@ class WideScaleRunner final : public ScaleRunner {
   Status launch(Stream stream, const ScaleArgs& args, std::int64_t elements) const override {
     const std::int64_t of_block = std::int64_t{key_.threads} * key_.vec;
     const auto blocks = static_cast<unsigned>((elements + of_block - 1) / of_block);
-    return kernel_.launch(stream, {.grid_x = blocks},
+    return kernel_.launch(stream, {.grid = {blocks}},
                           ScaleRowsWideParams{args.x.data, elements, args.factor});
   }
 

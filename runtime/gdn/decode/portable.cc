@@ -31,7 +31,7 @@ class PortableDecodeRunner final : public DecodeRunner {
     GdnDecodeParams params{};
     CUBINERY_RETURN_IF_ERROR(bind_decode(problem_, args, batch, &params));
     Launch grid = request_grid(blocks_per_request_, batch, args.enable_pdl);
-    grid.cluster_x = cluster_;
+    grid.cluster.x = cluster_;
     return kernel_.launch(stream, grid, params);
   }
 

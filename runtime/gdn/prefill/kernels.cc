@@ -212,7 +212,7 @@ class KernelsRunner final : public PrefillRunner {
         heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
     const std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
     return chunks_.launch(
-        stream, {.grid_x = static_cast<unsigned>(blocks), .enable_pdl = enable_pdl}, params);
+        stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, params);
   }
 
   Status launch_scan(const Kernel& scan, Stream stream, bool enable_pdl,
@@ -226,7 +226,7 @@ class KernelsRunner final : public PrefillRunner {
                std::int64_t{outputs} * params.segments.chains;
     }
     blocks *= problem_.heads.count();
-    return scan.launch(stream, {.grid_x = static_cast<unsigned>(blocks), .enable_pdl = enable_pdl},
+    return scan.launch(stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl},
                        params);
   }
 

@@ -23,8 +23,7 @@ inline Launch request_grid(unsigned blocks, std::int64_t requests, bool enable_p
   constexpr unsigned kMostRows = 65535;
   const auto count = static_cast<unsigned>(requests);
   const unsigned rows = std::min(count, kMostRows);
-  return {
-      .grid_x = blocks, .grid_y = rows, .grid_z = (count - 1) / rows + 1, .enable_pdl = enable_pdl};
+  return {.grid = {blocks, rows, (count - 1) / rows + 1}, .enable_pdl = enable_pdl};
 }
 
 // Blocks of a request whose warps have `columns` value columns each.

@@ -1,0 +1,86 @@
+#include "codegen/source_name.h"
+
+#include <fmt/format.h>
+
+#include "codegen/read_json.h"
+
+namespace cubinery {
+namespace {
+
+constexpr std::size_t kLongestPlain = 64;
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+bool is_of_name(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
+
+// Whether a template's argument may have it.  Not: quotation marks, ends of statements and blocks,
+// what starts a directive or goes on with a line, and all that is not printed.
+bool is_of_argument(char c) {
+  return c >= ' ' && c <= '~' &&
+         std::string_view(";{}\"'#\\`@$?").find(c) == std::string_view::npos;
+}
+
+// Takes an identifier from the front of `rest`; empty: there is none.
+std::string_view take_identifier(std::string_view* rest) {
+  std::size_t size = 0;
+  if (!rest->empty() && is_letter(rest->front())) {
+    while (size < rest->size() && is_of_name((*rest)[size])) ++size;
+  }
+  const std::string_view identifier = rest->substr(0, size);
+  rest->remove_prefix(size);
+  return identifier;
+}
+
+// Takes "<...>" from the front, brackets of all sorts in pairs; > and < in parentheses are
+// comparisons.  False: it does not end, or has what no argument has.
+bool take_arguments(std::string_view* rest) {
+  std::string open;
+  for (std::size_t i = 0; i < rest->size(); ++i) {
+    const char c = (*rest)[i];
+    if (!is_of_argument(c)) return false;
+    const bool in_angles = open.empty() || open.back() == '>';
+    if (c == '(' || c == '[') {
+      open += c == '(' ? ')' : ']';
+    } else if (c == '<' && in_angles) {
+      open += '>';
+    } else if (c == ')' || c == ']' || (c == '>' && in_angles)) {
+      if (open.empty() || open.back() != c) return false;
+      open.pop_back();
+    }
+    if (!open.empty()) continue;
+    rest->remove_prefix(i + 1);
+    return true;
+  }
+  return false;
+}
+
+void skip_blanks(std::string_view* rest) {
+  while (rest->starts_with(' ')) rest->remove_prefix(1);
+}
+
+// The last identifier; empty: it is no name.
+std::string_view last_identifier(std::string_view name) {
+  if (name.starts_with("::")) name.remove_prefix(2);
+  while (true) {
+    const std::string_view identifier = take_identifier(&name);
+    if (identifier.empty()) return {};
+    skip_blanks(&name);
+    if (name.starts_with('<') && !take_arguments(&name)) return {};
+    if (name.empty()) return identifier;
+    if (!name.starts_with("::")) return {};
+    name.remove_prefix(2);
+  }
+}
+
+}  // namespace
+
+Result<std::string> plain_name(std::string_view name) {
+  const std::string_view plain = last_identifier(name);
+  if (!plain.empty()) return std::string(plain.substr(0, kLongestPlain));
+  return Status(Code::kInvalidArgument,
+                fmt::format("name is \"{}\"; accepted: that of a __global__ function, \"scale\", "
+                            "\"ns::scale\", or of an instance of a template, \"scale<float, 4>\"",
+                            excerpt(name)));
+}
+
+}  // namespace cubinery

@@ -1,0 +1,322 @@
+#include "codegen/source_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include "codegen/nearest.h"
+#include "codegen/read_json.h"
+
+namespace cubinery {
+namespace {
+
+// What stands behind an option's name.
+enum class Value : int {
+  kNone,
+  kTrueFalse,
+  kNumber,
+  kWord,     // letters, digits and + - _ . ,
+  kMacro,    // a definition, any text; may be attached to the short name
+  kName,     // an identifier; may be attached to the short name
+  kOfPtxas,  // options of the assembler, between commas
+};
+
+// An option that a text may have.
+struct Allowed {
+  std::string_view name;   // as identities have it
+  std::string_view other;  // the same by NVRTC's other name; empty: it has none
+  Value value;
+};
+
+// Each changes how the text is compiled, by itself alone: none reads or writes a file, and none
+// makes anything but a cubin of one architecture.  So an identity that has the options covers what
+// they do.
+constexpr Allowed kAllowed[] = {
+    {"-D", "--define-macro", Value::kMacro},
+    {"-U", "--undefine-macro", Value::kName},
+    {"-std", "--std", Value::kWord},
+    {"--use_fast_math", "-use_fast_math", Value::kNone},
+    {"--ftz", "-ftz", Value::kTrueFalse},
+    {"--prec-sqrt", "-prec-sqrt", Value::kTrueFalse},
+    {"--prec-div", "-prec-div", Value::kTrueFalse},
+    {"--fmad", "-fmad", Value::kTrueFalse},
+    {"--maxrregcount", "-maxrregcount", Value::kNumber},
+    {"-Xptxas", "--ptxas-options", Value::kOfPtxas},
+    {"-lineinfo", "--generate-line-info", Value::kNone},
+    {"-G", "--device-debug", Value::kNone},
+    {"--dopt", "-dopt", Value::kWord},
+    {"--Ofast-compile", "-Ofc", Value::kWord},
+    {"--extra-device-vectorization", "-extra-device-vectorization", Value::kNone},
+    {"--split-compile", "-split-compile", Value::kNumber},
+    {"--jump-table-density", "-jtd", Value::kNumber},
+    {"--restrict", "-restrict", Value::kNone},
+    {"-default-device", "--device-as-default-execution-space", Value::kNone},
+    {"--device-int128", "-device-int128", Value::kNone},
+    {"--device-float128", "-device-float128", Value::kNone},
+    {"--device-stack-protector", "-device-stack-protector", Value::kTrueFalse},
+    {"--builtin-move-forward", "-builtin-move-forward", Value::kTrueFalse},
+    {"--builtin-initializer-list", "-builtin-initializer-list", Value::kTrueFalse},
+    {"--minimal", "-minimal", Value::kNone},
+    {"-w", "--disable-warnings", Value::kNone},
+    {"--warning-as-error", "-Werror", Value::kWord},
+    {"--diag-suppress", "-diag-suppress", Value::kWord},
+    {"--diag-warn", "-diag-warn", Value::kWord},
+    {"--diag-error", "-diag-error", Value::kWord},
+    {"--display-error-number", "-err-no", Value::kNone},
+    {"--no-display-error-number", "-no-err-no", Value::kNone},
+    {"--brief-diagnostics", "-brief-diag", Value::kTrueFalse},
+    {"--optimization-info", "-opt-info", Value::kWord},
+};
+
+// Of ptxas, as far as they change the code or what is said of it, and no file: a name alone, or a
+// name and a word.
+constexpr Allowed kAllowedOfPtxas[] = {
+    {"-v", "--verbose", Value::kNone},
+    {"-O", "--opt-level", Value::kNumber},
+    {"-dlcm", "--def-load-cache", Value::kWord},
+    {"-dscm", "--def-store-cache", Value::kWord},
+    {"-flcm", "--force-load-cache", Value::kWord},
+    {"-fscm", "--force-store-cache", Value::kWord},
+    {"-fmad", "--fmad", Value::kTrueFalse},
+    {"-allow-expensive-optimizations", "--allow-expensive-optimizations", Value::kTrueFalse},
+    {"-disable-optimizer-consts", "--disable-optimizer-constants", Value::kNone},
+    {"-no-bb-merge", "--dont-merge-basicblocks", Value::kNone},
+    {"-opt-fp-atomics", "--optimize-float-atomics", Value::kNone},
+    {"-regUsageLevel", "--register-usage-level", Value::kNumber},
+    {"-ret-end", "--return-at-end", Value::kNone},
+    {"-sp-bounds-check", "--sp-bounds-check", Value::kNone},
+    {"-w", "--disable-warnings", Value::kNone},
+    {"-Werror", "--warning-as-error", Value::kNone},
+    {"-warn-spills", "--warn-on-spills", Value::kNone},
+    {"-warn-lmem-usage", "--warn-on-local-memory-usage", Value::kNone},
+    {"-warn-double-usage", "--warn-on-double-precision-use", Value::kNone},
+};
+
+// Options that people use elsewhere, and what there is in their place.
+struct Refused {
+  std::string_view names;  // separated by blanks; one with * is any that begins so
+  std::string_view instead;
+};
+
+constexpr Refused kRefused[] = {
+    {"-I* --include-path", "folders stand in `includes`"},
+    {"-include --pre-include --preinclude", "an #include line of the source"},
+    {"-optf --options-file @*", "the options themselves, not a file of them"},
+    {"-arch --gpu-architecture -gencode --generate-code", "Options::arch"},
+    {"-dc --device-c -dw --device-w -rdc --relocatable-device-code -ewp "
+     "--extensible-whole-program",
+     "all that a kernel calls stands in its source: nothing is linked"},
+    {"-dlto --dlink-time-opt -ltoir --gen-opt-lto -optix-ir --optix-ir -ptx --ptx -fatbin --fatbin "
+     "-cubin --cubin -fdevice-syntax-only --fdevice-syntax-only",
+     "nothing: what is made is a cubin"},
+    {"-pch* --pch* -create-pch --create-pch -use-pch --use-pch -instantiate-templates-in-pch "
+     "--instantiate-templates-in-pch",
+     "nothing: a precompiled header is a file that no identity names"},
+    {"-time --time -fdevice-time-trace --fdevice-time-trace -device-time-trace --device-time-trace",
+     "KernelInfo::compile_ms"},
+    {"-modify-stack-limit --modify-stack-limit", "nothing: it is a limit of the whole process"},
+    {"-o --output-file -odir --output-directory -keep --keep -keep-dir --keep-dir",
+     "CompiledKernel::path says where the cubin is"},
+};
+
+constexpr std::string_view kWordCharacters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-_.,";
+
+bool consists_of(std::string_view text, std::string_view characters) {
+  return !text.empty() && text.find_first_not_of(characters) == text.npos;
+}
+
+bool is_identifier_start(std::string_view text) {
+  return !text.empty() && kWordCharacters.substr(0, 52).find(text[0]) != text.npos;
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+Status refused(std::string_view option, std::string_view accepted) {
+  return Status(Code::kInvalidArgument,
+                fmt::format("options has \"{}\"; accepted: {}", excerpt(option), accepted));
+}
+
+// An option as it was found: what is behind its name, if anything is.
+struct Found {
+  const Allowed* row;
+  std::optional<std::string_view> value;
+};
+
+// "name", "name=value", "name value"; "-Dvalue" where values may be attached.
+std::optional<std::optional<std::string_view>> value_behind(std::string_view option,
+                                                            std::string_view name, bool attaches) {
+  using Behind = std::optional<std::string_view>;
+  if (name.empty() || !option.starts_with(name)) return std::nullopt;
+  option.remove_prefix(name.size());
+  if (option.empty()) return Behind();
+  const bool is_long = name.starts_with("--");
+  if (option[0] == ' ' || (option[0] == '=' && (is_long || !attaches))) {
+    return Behind(option.substr(std::min(option.size(), option.find_first_not_of(' ', 1))));
+  }
+  if (attaches && !is_long) return Behind(option);
+  return std::nullopt;
+}
+
+template <std::size_t kRows>
+std::optional<Found> find_row(const Allowed (&rows)[kRows], std::string_view option) {
+  for (const Allowed& row : rows) {
+    const bool attaches =
+        row.value == Value::kMacro || row.value == Value::kName || row.name == "-O";
+    for (const std::string_view name : {row.name, row.other}) {
+      if (const auto behind = value_behind(option, name, attaches)) return Found{&row, *behind};
+    }
+  }
+  return std::nullopt;
+}
+
+// What is accepted as an option's value; empty: this one.
+std::string_view why_not_value(Value sort, std::string_view value) {
+  switch (sort) {
+    case Value::kNone:
+      return "the option without a value";
+    case Value::kTrueFalse:
+      return value == "true" || value == "false" ? "" : "true, false";
+    case Value::kNumber:
+      return consists_of(value, "0123456789") && value.size() < 6 ? "" : "a number";
+    case Value::kWord:
+      return consists_of(value, kWordCharacters) ? "" : "a word";
+    case Value::kMacro:
+      return is_identifier_start(value) || value.starts_with('_') ? "" : "NAME or NAME=text";
+    case Value::kName:
+      return (is_identifier_start(value) || value.starts_with('_')) &&
+                     consists_of(value, kWordCharacters.substr(0, 62 + 3)) &&
+                     value.find_first_of("+-") == value.npos
+                 ? ""
+                 : "NAME";
+    case Value::kOfPtxas:
+      return "";
+  }
+  return "";
+}
+
+const Refused* find_refused(std::string_view option) {
+  for (const Refused& refused : kRefused) {
+    std::string_view names = refused.names;
+    while (!names.empty()) {
+      std::string_view name = names.substr(0, names.find(' '));
+      names.remove_prefix(std::min(names.size(), name.size() + 1));
+      const bool is_prefix = name.ends_with('*');
+      if (is_prefix) name.remove_suffix(1);
+      if (!option.starts_with(name)) continue;
+      if (is_prefix || option.size() == name.size() || option[name.size()] == '=' ||
+          option[name.size()] == ' ') {
+        return &refused;
+      }
+    }
+  }
+  return nullptr;
+}
+
+template <std::size_t kRows>
+std::vector<std::string> names_of(const Allowed (&rows)[kRows]) {
+  std::vector<std::string> names;
+  for (const Allowed& row : rows) names.emplace_back(row.name);
+  return names;
+}
+
+Status unknown(std::string_view option) {
+  if (const Refused* known = find_refused(option)) return refused(option, known->instead);
+  const std::vector<std::string> names = names_of(kAllowed);
+  return refused(option, fmt::format("{}{}", fmt::join(names, ", "),
+                                     did_you_mean(option.substr(0, option.find('=')), names)));
+}
+
+// One spelling of the assembler's options.
+Result<std::string> of_ptxas(std::string_view option, std::string_view list) {
+  std::string spelled = "-Xptxas=";
+  while (true) {
+    const std::string_view one = list.substr(0, list.find(','));
+    const std::optional<Found> found = find_row(kAllowedOfPtxas, one);
+    const bool takes_value = found && found->row->value != Value::kNone;
+    if (!found || takes_value != found->value.has_value() ||
+        (takes_value && !why_not_value(found->row->value, *found->value).empty())) {
+      return refused(
+          option, fmt::format("of the assembler's {}", fmt::join(names_of(kAllowedOfPtxas), ", ")));
+    }
+    spelled += found->row->name;
+    if (takes_value)
+      spelled += fmt::format("{}{}", found->row->name == "-O" ? "" : "=", *found->value);
+    if (one.size() == list.size()) return spelled;
+    list.remove_prefix(one.size() + 1);
+    spelled += ',';
+  }
+}
+
+// One spelling of an option; `next`: the one behind it, which may be its value.
+Result<std::string> spelled(std::string_view option, const std::string* next, bool* takes_next) {
+  const std::optional<Found> found = find_row(kAllowed, option);
+  if (!found) return unknown(option);
+  const Allowed& row = *found->row;
+  std::optional<std::string_view> value = found->value;
+  if (row.value == Value::kNone) {
+    if (value) return refused(option, why_not_value(row.value, *value));
+    return std::string(row.name);
+  }
+  if (!value && next != nullptr) {
+    value = *next;
+    *takes_next = true;
+  }
+  if (!value) return refused(option, fmt::format("{} and its value", option));
+  if (row.value == Value::kOfPtxas) return of_ptxas(option, *value);
+  const std::string_view accepted = why_not_value(row.value, *value);
+  if (!accepted.empty()) {
+    return refused(*takes_next ? fmt::format("{} {}", option, *value) : std::string(option),
+                   fmt::format("{} of {}", row.name, accepted));
+  }
+  const bool is_attached = row.value == Value::kMacro || row.value == Value::kName;
+  return fmt::format("{}{}{}", row.name, is_attached ? "" : "=", *value);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> source_options(const std::vector<std::string>& fixed,
+                                                const std::vector<std::string>& given) {
+  std::vector<std::string> options = fixed;
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    if (given[i].empty() || std::any_of(given[i].begin(), given[i].end(), is_control)) {
+      return refused(given[i], "an option of printed characters");
+    }
+    bool takes_next = false;
+    Result<std::string> option =
+        spelled(given[i], i + 1 < given.size() ? &given[i + 1] : nullptr, &takes_next);
+    if (!option) return std::move(option).error();
+    if (takes_next) ++i;
+    if (std::any_of(option->begin(), option->end(), is_control)) {
+      return refused(given[i], "an option of printed characters");
+    }
+    const auto same = [&](const std::string& other) {
+      return other == *option || (option->starts_with("-std=") && other.starts_with("-std="));
+    };
+    const auto place = std::find_if(
+        options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fixed.size()), same);
+    if (place != options.begin() + static_cast<std::ptrdiff_t>(fixed.size())) {
+      *place = *std::move(option);
+    } else {
+      options.push_back(*std::move(option));
+    }
+  }
+  return options;
+}
+
+std::string options_text(const std::vector<std::string>& options) {
+  std::string text;
+  for (const std::string& option : options) {
+    if (!text.empty()) text += ' ';
+    for (const char c : option) {
+      if (c == ' ' || c == '\\') text += '\\';
+      text += c;
+    }
+  }
+  return text;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,159 @@
+#include "runtime/jit/recipe.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "codegen/bundle.h"
+#include "codegen/source_name.h"
+#include "codegen/source_options.h"
+#include "runtime/jit/included_files.h"
+#include "runtime/jit/options_text.h"
+#include "runtime/jit/template_source.h"
+
+namespace cubinery {
+namespace {
+
+// Persistent: what the key of a text begins with.
+constexpr std::string_view kSourceKey = "source;";
+
+std::vector<std::string> with_arch(std::vector<std::string> options, const std::string& arch) {
+  options.push_back("--gpu-architecture=" + arch);
+  return options;
+}
+
+CompileInput input_of(const TemplateSource& source, const KernelSpec& spec,
+                      const std::string& arch) {
+  CompileInput input{.path = source.path,
+                     .source = source.text,
+                     .headers = {source.files.begin(), source.files.end()},
+                     .options = with_arch(fixed_compile_options(), arch),
+                     .name = {}};
+  input.options.push_back("-DCUBINERY_KEY=" + spec.initializer);
+  return input;
+}
+
+// Where the library has the kernel and no folder may replace it, nothing is read before it has to
+// be compiled.
+Status add_template(const KernelSpec& spec, const Options& options, const std::string& arch,
+                    Recipe* recipe) {
+  const EmbeddedDigests* embedded = embedded_digests(spec.kernel);
+  if (embedded != nullptr && options.template_dirs.empty()) {
+    recipe->identity.template_digest = embedded->own;
+    recipe->identity.headers_digest = embedded->headers;
+    recipe->origin = fmt::format("<embedded>/{0}/{0}.cu", spec.kernel);
+    recipe->input = [spec, arch]() -> Result<CompileInput> {
+      const Result<TemplateSource> source = find_template(spec.kernel, {});
+      if (!source) return source.error().clone();
+      return input_of(*source, spec, arch);
+    };
+    return {};
+  }
+  Result<TemplateSource> source =
+      find_template(spec.kernel, options.template_dirs, trust_of(options));
+  if (!source) return std::move(source).error();
+  recipe->identity.template_digest = source->template_digest;
+  recipe->identity.headers_digest = source->headers_digest;
+  recipe->origin = source->origin;
+  recipe->input = [source = *std::move(source), spec, arch]() -> Result<CompileInput> {
+    return input_of(source, spec, arch);
+  };
+  return {};
+}
+
+Status check_text(const KernelSource& source) {
+  if (source.source.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("source of {} is empty; accepted: CUDA C++ with a __global__ function",
+                    source.name));
+  }
+  const std::size_t zero = source.source.find('\0');
+  if (zero == std::string::npos) return {};
+  return Status(
+      Code::kInvalidArgument,
+      fmt::format("source of {} has a zero byte at {}; accepted: text", source.name, zero));
+}
+
+}  // namespace
+
+const std::vector<std::string>& fixed_compile_options() {
+  static const std::vector<std::string> kOptions = {
+      "-std=c++20",
+      "-default-device",
+      "--no-source-include",         // no file of the working directory that no identity names
+      "--modify-stack-limit=false",  // the default changes a limit of the whole process
+      "-Xptxas=-v",                  // resources in the log
+      "--no-cache",                  // the driver's own cache would swallow the log
+  };
+  return kOptions;
+}
+
+bool is_key_of_source(std::string_view key) { return key.starts_with(kSourceKey); }
+
+Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch) {
+  if (is_key_of_source(spec.canonical) && spec.kernel != "source") {
+    return Status(Code::kInvalidKey,
+                  fmt::format("key {} of kernel {} is one of a text; accepted: it begins with the "
+                              "kernel's name",
+                              spec.canonical, spec.kernel));
+  }
+  Recipe recipe{
+      .identity = {.kernel = spec.kernel,
+                   .key = spec.canonical,
+                   .template_digest = {},
+                   .headers_digest = {},
+                   // The value too: whoever writes a manifest could give a key's name to another
+                   // key's code.
+                   .options = fmt::format("{}{}{}", fmt::join(fixed_compile_options(), " "),
+                                          kKeyValueOption, digest_of(spec.initializer)),
+                   .arch = arch,
+                   .nvrtc = {}},
+      .origin = {},
+      .input = {},
+      .symbol = spec.kernel,
+      .param_bytes = spec.param_bytes,
+      .threads = spec.threads,
+      .shared_bytes = spec.shared_bytes};
+  CUBINERY_RETURN_IF_ERROR(add_template(spec, options, arch, &recipe));
+  return recipe;
+}
+
+Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
+                         const std::string& arch) {
+  Result<std::string> plain = plain_name(source.name);
+  if (!plain) return std::move(plain).error();
+  CUBINERY_RETURN_IF_ERROR(check_text(source));
+  Result<std::vector<std::string>> compile_options =
+      source_options(fixed_compile_options(), source.options);
+  if (!compile_options) return std::move(compile_options).error();
+  Result<IncludedFiles> files = included_files(source.source, source.includes, trust_of(options));
+  if (!files) return std::move(files).error();
+  // No text's kernel is called "source": see is_key_of_source().
+  const std::string kernel = *plain == "source" ? "source_" : *plain;
+  Recipe recipe{.identity = {.kernel = kernel,
+                             .key = fmt::format("{}name={};allow_spills={}", kSourceKey,
+                                                source.name, source.allow_spills),
+                             .template_digest = digest_of(source.source),
+                             .headers_digest = files->digest,
+                             .options = options_text(*compile_options),
+                             .arch = arch,
+                             .nvrtc = {}},
+                .origin = kernel + ".cu",
+                .input = {},
+                .symbol = {},
+                .param_bytes = {},
+                .allow_spills = source.allow_spills};
+  recipe.input = [path = recipe.origin, source, arch, files = *std::move(files),
+                  given = *std::move(compile_options)]() -> Result<CompileInput> {
+    return CompileInput{.path = path,
+                        .source = source.source,
+                        .headers = files.files,
+                        .options = with_arch(given, arch),
+                        .name = source.name};
+  };
+  return recipe;
+}
+
+}  // namespace cubinery

@@ -1,0 +1,48 @@
+// What a kernel is made from, whoever asks for it: the specification of a key, or a text.  Behind
+// it contexts know no difference.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "codegen/identity.h"
+#include "cubinery/fields.h"
+#include "cubinery/kernel_source.h"
+#include "cubinery/options.h"
+#include "runtime/jit/nvrtc.h"
+
+namespace cubinery {
+
+struct Recipe {
+  Identity identity;   // without the compiler's version
+  std::string origin;  // of the text: a file's path, "<embedded>/gdn_decode/gdn_decode.cu", a name
+  // What the compiler gets.  Asked for only where something has to be compiled or explained.
+  std::function<Result<CompileInput>()> input;
+  // Of the function, in the cubin; empty: the compiler says it, and an entry's metadata.
+  std::string symbol;
+  // Of the function's one parameter; nullopt: it may have any.
+  std::optional<std::size_t> param_bytes;
+  unsigned threads = 0;       // of a block; 0: each launch says
+  unsigned shared_bytes = 0;  // dynamic, of a block
+  bool allow_spills = true;
+};
+
+// NVRTC's options that are the same for every kernel, as they stand in identities.
+const std::vector<std::string>& fixed_compile_options();
+
+// kInvalidKey, kIo, kCompileFailed: as find_template() says.
+Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch);
+
+// kInvalidArgument: a name that is none, a text of nothing, an option that is refused.
+// included_files() has the rest.
+Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
+                         const std::string& arch);
+
+// Whether an identity's key is that of a text.  No key of a field table begins so: those begin with
+// their kernel's name, and no text's kernel is called "source".
+bool is_key_of_source(std::string_view key);
+
+}  // namespace cubinery
