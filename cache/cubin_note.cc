@@ -87,6 +87,16 @@ class Sections {
     return {};
   }
 
+  // What stands behind `prefix` in the names that begin with it.
+  std::vector<std::string> behind(std::string_view prefix) const {
+    std::vector<std::string> found;
+    for (std::uint64_t i = 0; i < count_; ++i) {
+      const std::string_view name = string_at(names_, number(header(i), 0, 4));
+      if (name.starts_with(prefix)) found.emplace_back(name.substr(prefix.size()));
+    }
+    return found;
+  }
+
  private:
   static constexpr std::uint64_t kHeaderBytes = 64;
 
@@ -209,6 +219,11 @@ std::optional<KernelParameters> read_parameters(std::string_view cubin, std::str
     found.bytes -= start;
   }
   return found;
+}
+
+// A kernel has a bank of constants for its parameters; other functions have none.
+std::vector<std::string> kernels_in(std::string_view cubin) {
+  return is_gpu_elf(cubin) ? Sections(cubin).behind(".nv.constant0.") : std::vector<std::string>();
 }
 
 }  // namespace cubinery

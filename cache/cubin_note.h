@@ -26,4 +26,7 @@ struct KernelParameters {
 // What a kernel takes.  nullopt: the cubin does not say.
 std::optional<KernelParameters> read_parameters(std::string_view cubin, std::string_view kernel);
 
+// The symbols of the kernels in a cubin, in the order of its sections.
+std::vector<std::string> kernels_in(std::string_view cubin);
+
 }  // namespace cubinery

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "cache/env.h"
 #include "cache/version_order.h"
 #include "runtime/jit/child_process.h"
+#include "runtime/jit/kernel_symbol.h"
 #include "runtime/jit/native_code.h"
 
 namespace cubinery {
@@ -67,6 +67,22 @@ std::optional<std::string> found_in(std::string_view search_path, std::string_vi
     if (fs::exists(path, ignored)) return path;
   }
   return std::nullopt;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  if (!error) error = posix_env()->write_synced(path, text, 0600);
+  return error ? io_error("write", path, error) : Status();
+}
+
+// As #include lines name them.
+Status write_headers(const std::string& folder,
+                     const std::vector<std::pair<std::string, std::string>>& headers) {
+  for (const auto& [name, text] : headers) {
+    CUBINERY_RETURN_IF_ERROR(write_file(fmt::format("{}/{}", folder, name), text));
+  }
+  return {};
 }
 
 bool lies_in(const fs::path& file, const fs::path& folder) {
@@ -165,10 +181,8 @@ std::vector<std::string> Nvcc::environment(const std::string& temporary) const {
   return {"PATH=" + search_path_of(path_), "TMPDIR=" + temporary, "LC_ALL=C"};
 }
 
-Status Nvcc::check_reached(const std::string& dependencies, const std::string& source,
-                           const std::vector<std::string>& folders) const {
-  std::vector<fs::path> allowed = {toolkit_, source};
-  for (const std::string& folder : folders) allowed.emplace_back(folder);
+Status Nvcc::check_reached(const std::string& dependencies, const std::string& own) const {
+  std::vector<fs::path> allowed = {toolkit_, own};
   allowed.insert(allowed.end(), std::begin(kSystemFolders), std::end(kSystemFolders));
   for (fs::path& folder : allowed) {
     std::error_code error;
@@ -179,51 +193,53 @@ Status Nvcc::check_reached(const std::string& dependencies, const std::string& s
     fs::path real = fs::canonical(file, error);
     if (error) real = file;
     const bool is_known = std::any_of(allowed.begin(), allowed.end(), [&](const fs::path& folder) {
-      return real == folder || lies_in(real, folder);
+      return lies_in(real, folder);
     });
     if (is_known) continue;
     return Status(Code::kCompileFailed,
                   fmt::format("{} was read, whose changes would go unseen; accepted: files of the "
-                              "include folders [{}], of the toolkit {} and of the system [{}]",
-                              real.string(), fmt::join(folders, ", "), toolkit_,
-                              fmt::join(kSystemFolders, ", ")));
+                              "include folders, of the toolkit {} and of the system [{}]",
+                              real.string(), toolkit_, fmt::join(kSystemFolders, ", ")));
   }
   return {};
 }
 
-Result<CompileOutput> Nvcc::compile(const CompileInput& input,
-                                    const std::vector<std::string>& folders) const {
+Result<CompileOutput> Nvcc::compile(const CompileInput& input) const {
   const Result<TemporaryFolder> folder = TemporaryFolder::make();
   if (!folder) return folder.error().clone();
-  const std::string source = folder->file(fs::path(input.path).filename().string());
+  const std::string headers = folder->file("include");
+  CUBINERY_RETURN_IF_ERROR(write_headers(headers, input.headers));
+  // In a folder of its own: no #include of it finds what nvcc writes.
+  const std::string source = folder->file("source/" + fs::path(input.path).filename().string());
+  CUBINERY_RETURN_IF_ERROR(write_file(source, input.source));
   const std::string cubin = folder->file("out.cubin");
   const std::string rule = folder->file("out.d");
-  std::ofstream(source, std::ios::binary) << input.source;
-  std::vector<std::string> arguments = {path_, "-cubin", "-o", cubin, "-MD", "-MF", rule};
+  std::vector<std::string> arguments = {path_, "-cubin", "-o", cubin,  "-MD",
+                                        "-MF", rule,     "-I", headers};
   arguments.insert(arguments.end(), input.options.begin(), input.options.end());
-  for (const std::string& include : folders) arguments.insert(arguments.end(), {"-I", include});
   arguments.push_back(source);
   Result<ChildOutcome> done = run_child(arguments, environment(folder->path()), folder->path());
   if (!done) return std::move(done).error();
-  CompileOutput output{.cubin = {}, .log = std::move(done->output)};
+  CompileOutput output{.cubin = {}, .log = std::move(done->output), .symbol = {}};
+  const auto failed = [&](Code code, const std::string& why) {
+    return Status(code, fmt::format("{}: {}", input.path, why), std::move(output.log));
+  };
   FileInfo info;
   const bool is_there = !posix_env()->read(cubin, &output.cubin, &info) && !output.cubin.empty();
   // Without an exit code, where the host reaps its children, the cubin tells.
   if (done->exit_code.value_or(is_there ? 0 : 1) != 0 || !is_there) {
-    return Status(Code::kCompileFailed,
-                  fmt::format("{}: compile failed (nvcc {}, {})", input.path, version_, path_),
-                  std::move(output.log));
+    return failed(Code::kCompileFailed,
+                  fmt::format("compile failed (nvcc {}, {})", version_, path_));
   }
   std::string dependencies;
   if (posix_env()->read(rule, &dependencies, &info)) {
-    return Status(Code::kIo, fmt::format("{}: nvcc did not say what it read", input.path),
-                  std::move(output.log));
+    return failed(Code::kIo, "nvcc did not say what it read");
   }
-  const Status known = check_reached(dependencies, source, folders);
-  if (!known.ok()) {
-    return Status(known.code(), fmt::format("{}: {}", input.path, known.message()),
-                  std::move(output.log));
-  }
+  const Status known = check_reached(dependencies, folder->path());
+  if (!known.ok()) return failed(known.code(), std::string(known.message()));
+  Result<std::string> symbol = symbol_of(output.cubin, input.name);
+  if (!symbol) return failed(symbol.error().code(), std::string(symbol.error().message()));
+  output.symbol = *std::move(symbol);
   return output;
 }
 

@@ -23,12 +23,11 @@ class Nvcc {
   // there is no host compiler, or others than those of `trust` could have written either.
   static Result<std::shared_ptr<const Nvcc>> open(const std::string& path, const Trust& trust);
 
-  // Compiles for `input.options`, which include --gpu-architecture.  `folders`: what #include looks
-  // in.  kCompileFailed with the log; also where it read a file that is neither in the folders, nor
-  // the toolkit's, nor the system's (/usr/include, /usr/lib): it would not be part of an identity.
-  // kIo: no temporary folder.
-  Result<CompileOutput> compile(const CompileInput& input,
-                                const std::vector<std::string>& folders) const;
+  // The input's headers are written beside its source and found before all else, the library's
+  // "common/..." as well.  kCompileFailed with the log; also where nvcc read a file that is none of
+  // them, nor the toolkit's, nor the system's (/usr/include, /usr/lib): no identity would cover it.
+  // kIo: no temporary folder, or no room in it.
+  Result<CompileOutput> compile(const CompileInput& input) const;
 
   // nvcc's and, behind it, the host compiler's, which defines macros and finds system headers:
   // "13.0.88.12.2.0" for nvcc 13.0.88 with g++ 12.2.0.
@@ -39,8 +38,7 @@ class Nvcc {
   Nvcc() = default;
   Status find_versions(const Trust& trust);
   std::vector<std::string> environment(const std::string& temporary) const;
-  Status check_reached(const std::string& dependencies, const std::string& source,
-                       const std::vector<std::string>& folders) const;
+  Status check_reached(const std::string& dependencies, const std::string& own) const;
 
   std::string path_;
   std::string toolkit_;  // the folder above its bin

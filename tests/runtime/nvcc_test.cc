@@ -8,6 +8,7 @@
 #include "cache/cubin_note.h"
 #include "runtime/jit/child_process.h"
 #include "runtime/jit/kernel_info.h"
+#include "runtime/jit/kernel_symbol.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 
@@ -35,7 +36,8 @@ CompileInput input(std::string source, std::vector<std::string> more = {}) {
   CompileInput made{.path = "scale.cu",
                     .source = std::move(source),
                     .headers = {},
-                    .options = {"-std=c++20", "-arch=sm_90a", "-Xptxas=-v"}};
+                    .options = {"-std=c++20", "-arch=sm_90a", "-Xptxas=-v"},
+                    .name = "scale"};
   made.options.insert(made.options.end(), more.begin(), more.end());
   return made;
 }
@@ -135,7 +137,7 @@ TEST_CASE("NoNvccIsAnErrorThatSaysWhereItWasLookedFor", "[cpu]") {
 }
 
 TEST_CASE("NvccCompilesAKernel", "[cpu]") {
-  const auto output = nvcc()->compile(input(kScale), {});
+  const auto output = nvcc()->compile(input(kScale));
   REQUIRE(output);
   const std::optional<CubinNote> note = read_cubin_note(output->cubin);
   REQUIRE(note);
@@ -153,29 +155,77 @@ TEST_CASE("NvccSeesNoEnvironment", "[cpu]") {
   const Variable flags("NVCC_APPEND_FLAGS", "-DBROKEN");
   const Variable more("NVCC_PREPEND_FLAGS", "-DBROKEN");
   const Variable path("CPATH", temp.path().c_str());
-  CHECK(nvcc()->compile(input(std::string("#ifdef BROKEN\n#error broken\n#endif\n") + kScale), {}));
-  CHECK_FALSE(nvcc()->compile(input(std::string("#include \"found.h\"\n") + kScale), {}));
+  CHECK(nvcc()->compile(input(std::string("#ifdef BROKEN\n#error broken\n#endif\n") + kScale)));
+  CHECK_FALSE(nvcc()->compile(input(std::string("#include \"found.h\"\n") + kScale)));
 }
 
-TEST_CASE("NvccReadsTheIncludeFoldersAndNoOthers", "[cpu]") {
+TEST_CASE("NvccReadsTheHeadersThatItGetsAndNoOthers", "[cpu]") {
   const TempDir temp;
-  const std::string folder = temp.path() + "/with a blank";
-  std::filesystem::create_directories(folder);
-  test::write_bytes(folder + "/mine.h", "#pragma once\n");
-  test::write_bytes(temp.path() + "/outside.h", "#pragma once\n");
-  const auto compiled = [&](const char* include) {
-    return nvcc()->compile(input(std::string("#include ") + include + "\n" + kScale), {folder});
+  test::write_bytes(temp.path() + "/outside.h", "");
+  const auto compiled = [&](const std::string& include) {
+    CompileInput with = input("#include " + include + "\n" + kScale);
+    with.headers = {{"mine/a b.h", "#include \"c.h\"\n"},
+                    {"mine/c.h", "#include <mine/d.h>\n"},
+                    {"mine/d.h", ""}};
+    return nvcc()->compile(with);
   };
-  CHECK(compiled("\"mine.h\""));
+  CHECK(compiled("\"mine/a b.h\""));
+  CHECK(compiled("<mine/a b.h>"));
   CHECK(compiled("<cuda_bf16.h>"));
-  const auto outside = compiled("\"../outside.h\"");
+  CHECK(compiled("<type_traits>"));
+  CHECK_FALSE(compiled("\"d.h\""));
+  CHECK_FALSE(compiled("\"out.d\""));
+  const auto outside = compiled("\"" + temp.path() + "/outside.h\"");
   if (outside) FAIL("a file outside the folders was read");
   CHECK(outside.error().code() == Code::kCompileFailed);
   CHECK(has(outside.error().message(), "outside.h was read, whose changes would go unseen"));
 }
 
+constexpr const char* kSeveral = R"(
+enum Size { kFour = 4 };
+struct Pair { int first, second; };
+namespace ns {
+template <class T, int n> __global__ void scale(T* x) { x[threadIdx.x] *= n; }
+template <bool on, Size size> __global__ void flag(int* x) { x[0] = on ? size : 0; }
+__global__ void add(Pair* x, float) { x->first += 1; }
+}
+template __global__ void ns::scale<float, 4>(float*);
+extern "C" __global__ void plain(int* x) { *x = 1; }
+__global__ void twice(int* x) { *x = 2; }
+__global__ void twice(float* x) { *x = 2; }
+template __global__ void ns::flag<true, kFour>(int*);
+template __global__ void ns::scale<int, 8>(int*);
+)";
+
+TEST_CASE("KernelsAreFoundByTheirNames", "[cpu]") {
+  CompileInput several = input(kSeveral);
+  several.name = "plain";
+  const auto output = nvcc()->compile(several);
+  REQUIRE(output);
+  CHECK(output->symbol == "plain");
+  const auto [name, symbol] = GENERATE(table<std::string, std::string>({
+      {"plain", "plain"},
+      {"ns::scale<float, 4>", "_ZN2ns5scaleIfLi4EEEvPT_"},
+      {"::ns::scale<float,4>", "_ZN2ns5scaleIfLi4EEEvPT_"},
+      {"ns::scale<int, 8>", "_ZN2ns5scaleIiLi8EEEvPT_"},
+      {"ns::add", "_ZN2ns3addEP4Pairf"},
+      {"ns::flag<true, kFour>", "_ZN2ns4flagILb1EL4Size4EEEvPi"},
+  }));
+  INFO(name);
+  const Result<std::string> found = symbol_of(output->cubin, name);
+  REQUIRE(found);
+  CHECK(*found == symbol);
+  for (const char* none : {"scale", "ns::scale", "ns::scale<double, 4>", "twice", "add", "gone"}) {
+    const Result<std::string> refused = symbol_of(output->cubin, none);
+    INFO(none);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().code() == Code::kCompileFailed);
+    CHECK(has(refused.error().message(), "ns::scale<float, 4>(float*)"));
+  }
+}
+
 TEST_CASE("NvccsErrorsHaveItsLog", "[cpu]") {
-  const auto output = nvcc()->compile(input("__global__ void f() { undeclared(); }"), {});
+  const auto output = nvcc()->compile(input("__global__ void f() { undeclared(); }"));
   REQUIRE_FALSE(output);
   CHECK(output.error().code() == Code::kCompileFailed);
   CHECK(has(output.error().log(), "undeclared"));
