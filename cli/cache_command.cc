@@ -15,6 +15,7 @@
 #include "cli/print.h"
 #include "codegen/nearest.h"
 #include "codegen/read_json.h"
+#include "codegen/source_name.h"
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/options_text.h"
 
@@ -96,7 +97,10 @@ std::vector<std::string> row_of(const ListedEntry& listed, std::int64_t now) {
   const std::string age = age_text(listed.last_used_unix, now);
   if (!listed.entry) return {fmt::format("({})", listed.problem), "-", "-", size, age, listed.path};
   const Identity& identity = listed.entry->identity;
-  return {identity.kernel, identity.arch, identity.nvrtc, size, age, listed.path};
+  const std::string kernel = is_source_key(identity.key)
+                                 ? fmt::format("source {}", name_in_source_key(identity.key))
+                                 : identity.kernel;
+  return {kernel, identity.arch, identity.nvrtc, size, age, listed.path};
 }
 
 int Cache::ls(const Store& store) const {

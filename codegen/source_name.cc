@@ -8,6 +8,8 @@ namespace cubinery {
 namespace {
 
 constexpr std::size_t kLongestPlain = 64;
+constexpr std::string_view kSourceKey = "source;name=";
+constexpr std::string_view kSpillsField = ";allow_spills=";
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -81,6 +83,18 @@ Result<std::string> plain_name(std::string_view name) {
                 fmt::format("name is \"{}\"; accepted: that of a __global__ function, \"scale\", "
                             "\"ns::scale\", or of an instance of a template, \"scale<float, 4>\"",
                             excerpt(name)));
+}
+
+std::string source_key(std::string_view name, bool allow_spills) {
+  return fmt::format("{}{}{}{}", kSourceKey, name, kSpillsField, allow_spills);
+}
+
+bool is_source_key(std::string_view key) { return key.starts_with(kSourceKey); }
+
+std::string_view name_in_source_key(std::string_view key) {
+  if (!is_source_key(key)) return {};
+  key.remove_prefix(kSourceKey.size());
+  return key.substr(0, key.find(';'));  // no name has one
 }
 
 }  // namespace cubinery

@@ -12,4 +12,12 @@ namespace cubinery {
 // kInvalidArgument: no name that a compiler could look up.
 Result<std::string> plain_name(std::string_view name);
 
+// The key that identities of texts have.  Persistent.
+std::string source_key(std::string_view name, bool allow_spills);
+// Whether a key is one.  No key of a field table is: those begin with their kernel's name, and no
+// text's kernel is called "source".
+bool is_source_key(std::string_view key);
+// The name in it: "ns::scale<float, 4>".
+std::string_view name_in_source_key(std::string_view key);
+
 }  // namespace cubinery

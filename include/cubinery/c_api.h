@@ -188,6 +188,73 @@ CUBINERY_C_API int cubinery_context_compile_problems(const CubineryContext* cont
 CUBINERY_C_API int cubinery_context_explain(const CubineryContext* context, const char* op,
                                             const char* problem, char** report);
 
+/* ---- Kernels given as text (cubinery/kernel_source.h) ------------------------------------------
+ *   CubineryKernelSource source = CUBINERY_KERNEL_SOURCE_INIT;
+ *   source.name = "scale";
+ *   source.source = "__global__ void scale(float* x, float by, int n) { ... }";
+ *   cubinery_kernel_from_source(context, &source, &kernel);
+ *
+ *   CubineryKernelLaunch launch = CUBINERY_KERNEL_LAUNCH_INIT;
+ *   launch.grid_x = blocks;
+ *   launch.block_x = 256;
+ *   void* args[] = {&x, &by, &n};
+ *   size_t sizes[] = {sizeof x, sizeof by, sizeof n};
+ *   cubinery_kernel_launch(kernel, stream, &launch, args, sizes, 3); */
+
+typedef struct CubineryKernel CubineryKernel;
+
+typedef struct CubineryKernelSource {
+  size_t struct_size;
+  const char* name;            /* of the __global__ function; "ns::scale<float, 4>" */
+  const char* source;          /* CUDA C++ */
+  const char* const* includes; /* folders; NULL where there are none */
+  size_t include_count;
+  const char* const* options; /* of the compiler; NULL where there are none */
+  size_t option_count;
+  uint64_t forbid_spills; /* 1: a kernel that spills registers is CUBINERY_COMPILE_FAILED */
+} CubineryKernelSource;
+#define CUBINERY_KERNEL_SOURCE_INIT \
+  { sizeof(CubineryKernelSource), NULL, NULL, NULL, 0, NULL, 0, 0 }
+
+/* cubinery::Launch: a block has to be given. */
+typedef struct CubineryKernelLaunch {
+  size_t struct_size;
+  uint32_t grid_x, grid_y, grid_z;
+  uint32_t block_x, block_y, block_z;
+  uint32_t cluster_x, cluster_y, cluster_z; /* 1, 1, 1: none */
+  uint32_t shared_bytes;                    /* dynamic */
+  uint32_t cooperative;                     /* 0 or 1 */
+  uint32_t enable_pdl;                      /* 0 or 1 */
+} CubineryKernelLaunch;
+#define CUBINERY_KERNEL_LAUNCH_INIT \
+  { sizeof(CubineryKernelLaunch), 1, 1, 1, 0, 1, 1, 1, 1, 1, 0, 0, 0 }
+
+/* Loads or compiles the kernel: slow. */
+CUBINERY_C_API int cubinery_kernel_from_source(const CubineryContext* context,
+                                               const CubineryKernelSource* source,
+                                               CubineryKernel** kernel);
+CUBINERY_C_API void cubinery_kernel_destroy(CubineryKernel* kernel);
+/* Enqueues the kernel with `count` arguments, sizes[i] bytes at args[i] each, which are read during
+ * the call only.  CUBINERY_INVALID_ARGUMENT: another number than the kernel takes, or another size.
+ * Does not allocate on success, lock or synchronise; may be captured in a graph. */
+CUBINERY_C_API int cubinery_kernel_launch(const CubineryKernel* kernel, void* stream,
+                                          const CubineryKernelLaunch* launch, void* const* args,
+                                          const size_t* sizes, size_t count);
+/* *info: {"kernel", "canonical", "arch", "nvrtc", "symbol", "registers", "static_shared_bytes",
+ * "spill_store_bytes", "spill_load_bytes", "compile_ms", "log", "parameter_bytes": of each}, for
+ * cubinery_free_text(). */
+CUBINERY_C_API int cubinery_kernel_info(const CubineryKernel* kernel, char** info);
+/* Makes sure that the cache holds the kernel, without loading it: needs no GPU.  *report: as above
+ * without "parameter_bytes", with "source" and "path" as cubinery_context_compile() has them; may
+ * be NULL. */
+CUBINERY_C_API int cubinery_context_compile_source(const CubineryContext* context,
+                                                   const CubineryKernelSource* source,
+                                                   char** report);
+/* Why the kernel is, or is not, in the cache: an object of cubinery_context_explain(). */
+CUBINERY_C_API int cubinery_context_explain_source(const CubineryContext* context,
+                                                   const CubineryKernelSource* source,
+                                                   char** report);
+
 /* ---- Operators -------------------------------------------------------------------------------
  * The arguments of launches are the structs of cubinery/c_args.h, each begun from its _INIT:
  * CubineryDecodeArgs and others.  Tensors are DLTensors on the context's device (kDLCUDA with its

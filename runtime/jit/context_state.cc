@@ -9,6 +9,7 @@
 
 #include "cache/cubin_note.h"
 #include "codegen/bundle.h"
+#include "codegen/source_name.h"
 #include "runtime/jit/kernel_info.h"
 #include "runtime/jit/kernel_state.h"
 #include "runtime/jit/options_text.h"
@@ -45,6 +46,18 @@ KernelInfo info_of(const Identity& identity) {
           .nvrtc = identity.nvrtc,
           .log = {},
           .symbol = {}};
+}
+
+// As difference_text(), of an entry that is compared with a text's.
+std::string source_difference_text(const std::vector<std::string>& changes) {
+  constexpr std::string_view kOfKey = "key.";
+  std::vector<std::string> named;
+  for (std::string_view change : changes) {
+    if (change.starts_with(kOfKey)) change.remove_prefix(kOfKey.size());
+    const bool is_digest = change.starts_with("template: ") || change.starts_with("headers: ");
+    named.emplace_back(!is_digest ? change : change[0] == 't' ? "its text" : "what it includes");
+  }
+  return fmt::format("differs in {}", fmt::join(named, ", "));
 }
 
 // Of what did not compile.
@@ -101,7 +114,7 @@ std::optional<std::string> cubin_mismatch(const Entry& entry) {
   }
   KernelInfo info;
   if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
-  if (is_key_of_source(entry.identity.key) == info.symbol.empty()) {
+  if (is_source_key(entry.identity.key) == info.symbol.empty()) {
     return "its metadata does not name the kernel as the entry of such a key does";
   }
   return std::nullopt;
@@ -270,7 +283,7 @@ Result<Context::State::Made> Context::State::make_missing(const Recipe& recipe, 
 
 std::string Context::State::remedy(const Identity& identity) const {
   if (!store) return "the context has no cache on disk";
-  if (is_key_of_source(identity.key)) {
+  if (is_source_key(identity.key)) {
     return "fill the cache by compile() of the same source, options and includes in a context that "
            "is not offline, or give a layer that has it";
   }
@@ -290,7 +303,10 @@ Status Context::State::not_cached(const Identity& identity) const {
   explain_miss(identity, &explanation);
   std::string nearest;
   if (!explanation.differences.empty()) {
-    nearest = fmt::format("; the nearest entry {}", difference_text(explanation.differences));
+    const bool is_text = is_source_key(identity.key);
+    nearest = fmt::format("; the nearest entry {}",
+                          is_text ? source_difference_text(explanation.differences)
+                                  : difference_text(explanation.differences));
   } else if (!explanation.nearest_path.empty()) {
     nearest = fmt::format("; {} cannot be used, cubinery cache verify says why",
                           explanation.nearest_path);

@@ -15,9 +15,6 @@
 namespace cubinery {
 namespace {
 
-// Persistent: what the key of a text begins with.
-constexpr std::string_view kSourceKey = "source;";
-
 std::vector<std::string> with_arch(std::vector<std::string> options, const std::string& arch) {
   options.push_back("--gpu-architecture=" + arch);
   return options;
@@ -90,10 +87,8 @@ const std::vector<std::string>& fixed_compile_options() {
   return kOptions;
 }
 
-bool is_key_of_source(std::string_view key) { return key.starts_with(kSourceKey); }
-
 Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch) {
-  if (is_key_of_source(spec.canonical) && spec.kernel != "source") {
+  if (is_source_key(spec.canonical) && spec.kernel != "source") {
     return Status(Code::kInvalidKey,
                   fmt::format("key {} of kernel {} is one of a text; accepted: it begins with the "
                               "kernel's name",
@@ -130,11 +125,10 @@ Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
   if (!compile_options) return std::move(compile_options).error();
   Result<IncludedFiles> files = included_files(source.source, source.includes, trust_of(options));
   if (!files) return std::move(files).error();
-  // No text's kernel is called "source": see is_key_of_source().
+  // No text's kernel is called "source": see is_source_key().
   const std::string kernel = *plain == "source" ? "source_" : *plain;
   Recipe recipe{.identity = {.kernel = kernel,
-                             .key = fmt::format("{}name={};allow_spills={}", kSourceKey,
-                                                source.name, source.allow_spills),
+                             .key = source_key(source.name, source.allow_spills),
                              .template_digest = digest_of(source.source),
                              .headers_digest = files->digest,
                              .options = options_text(*compile_options),

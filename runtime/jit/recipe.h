@@ -41,8 +41,4 @@ Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const s
 Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
                          const std::string& arch);
 
-// Whether an identity's key is that of a text.  No key of a field table begins so: those begin with
-// their kernel's name, and no text's kernel is called "source".
-bool is_key_of_source(std::string_view key);
-
 }  // namespace cubinery
