@@ -18,10 +18,11 @@ enum class Value : int {
   kNone,
   kTrueFalse,
   kNumber,
-  kWord,     // letters, digits and + - _ . ,
-  kMacro,    // a definition, any text; may be attached to the short name
-  kName,     // an identifier; may be attached to the short name
-  kOfPtxas,  // options of the assembler, between commas
+  kWord,      // letters, digits and + - _ . ,
+  kStandard,  // of C++
+  kMacro,     // a definition, any text; may be attached to the short name
+  kName,      // an identifier; may be attached to the short name
+  kOfPtxas,   // options of the assembler, between commas
 };
 
 // An option that a text may have.
@@ -37,7 +38,7 @@ struct Allowed {
 constexpr Allowed kAllowed[] = {
     {"-D", "--define-macro", Value::kMacro},
     {"-U", "--undefine-macro", Value::kName},
-    {"-std", "--std", Value::kWord},
+    {"-std", "--std", Value::kStandard},
     {"--use_fast_math", "-use_fast_math", Value::kNone},
     {"--ftz", "-ftz", Value::kTrueFalse},
     {"--prec-sqrt", "-prec-sqrt", Value::kTrueFalse},
@@ -61,7 +62,6 @@ constexpr Allowed kAllowed[] = {
     {"--builtin-initializer-list", "-builtin-initializer-list", Value::kTrueFalse},
     {"--minimal", "-minimal", Value::kNone},
     {"-w", "--disable-warnings", Value::kNone},
-    {"--warning-as-error", "-Werror", Value::kWord},
     {"--diag-suppress", "-diag-suppress", Value::kWord},
     {"--diag-warn", "-diag-warn", Value::kWord},
     {"--diag-error", "-diag-error", Value::kWord},
@@ -122,15 +122,18 @@ constexpr Refused kRefused[] = {
      "CompiledKernel::path says where the cubin is"},
 };
 
+// A name's first one is none of the digits at the end.
+constexpr std::string_view kNameCharacters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
 constexpr std::string_view kWordCharacters =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-_.,";
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789+-.,";
 
 bool consists_of(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == text.npos;
 }
 
 bool is_identifier_start(std::string_view text) {
-  return !text.empty() && kWordCharacters.substr(0, 52).find(text[0]) != text.npos;
+  return !text.empty() && kNameCharacters.substr(0, 53).find(text[0]) != text.npos;
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -184,14 +187,16 @@ std::string_view why_not_value(Value sort, std::string_view value) {
       return consists_of(value, "0123456789") && value.size() < 6 ? "" : "a number";
     case Value::kWord:
       return consists_of(value, kWordCharacters) ? "" : "a word";
-    case Value::kMacro:
-      return is_identifier_start(value) || value.starts_with('_') ? "" : "NAME or NAME=text";
-    case Value::kName:
-      return (is_identifier_start(value) || value.starts_with('_')) &&
-                     consists_of(value, kWordCharacters.substr(0, 62 + 3)) &&
-                     value.find_first_of("+-") == value.npos
+    case Value::kStandard:
+      return value == "c++17" || value == "c++20" || value == "c++23"
                  ? ""
-                 : "NAME";
+                 : "c++17, c++20, c++23; older ones have trigraphs, which hide #include";
+    case Value::kMacro:
+      return is_identifier_start(value) && value.find("__has_") == value.npos
+                 ? ""
+                 : "NAME or NAME=text, without __has_include";
+    case Value::kName:
+      return is_identifier_start(value) && consists_of(value, kNameCharacters) ? "" : "NAME";
     case Value::kOfPtxas:
       return "";
   }
@@ -230,9 +235,11 @@ Status unknown(std::string_view option) {
                                      did_you_mean(option.substr(0, option.find('=')), names)));
 }
 
-// One spelling of the assembler's options.
-Result<std::string> of_ptxas(std::string_view option, std::string_view list) {
-  std::string spelled = "-Xptxas=";
+using Spelled = std::vector<std::string>;
+
+// One spelling of the assembler's options, each by itself: NVRTC does not take them apart.
+Result<Spelled> of_ptxas(std::string_view option, std::string_view list) {
+  Spelled spelled;
   while (true) {
     const std::string_view one = list.substr(0, list.find(','));
     const std::optional<Found> found = find_row(kAllowedOfPtxas, one);
@@ -242,38 +249,53 @@ Result<std::string> of_ptxas(std::string_view option, std::string_view list) {
       return refused(
           option, fmt::format("of the assembler's {}", fmt::join(names_of(kAllowedOfPtxas), ", ")));
     }
-    spelled += found->row->name;
-    if (takes_value)
-      spelled += fmt::format("{}{}", found->row->name == "-O" ? "" : "=", *found->value);
+    const std::string_view name = found->row->name;
+    spelled.push_back(
+        takes_value ? fmt::format("-Xptxas={}{}{}", name, name == "-O" ? "" : "=", *found->value)
+                    : fmt::format("-Xptxas={}", name));
     if (one.size() == list.size()) return spelled;
     list.remove_prefix(one.size() + 1);
-    spelled += ',';
   }
 }
 
 // One spelling of an option; `next`: the one behind it, which may be its value.
-Result<std::string> spelled(std::string_view option, const std::string* next, bool* takes_next) {
+Result<Spelled> spelled(std::string_view option, const std::string* next, bool* takes_next) {
   const std::optional<Found> found = find_row(kAllowed, option);
   if (!found) return unknown(option);
   const Allowed& row = *found->row;
   std::optional<std::string_view> value = found->value;
   if (row.value == Value::kNone) {
     if (value) return refused(option, why_not_value(row.value, *value));
-    return std::string(row.name);
+    return Spelled{std::string(row.name)};
   }
   if (!value && next != nullptr) {
     value = *next;
     *takes_next = true;
   }
   if (!value) return refused(option, fmt::format("{} and its value", option));
-  if (row.value == Value::kOfPtxas) return of_ptxas(option, *value);
-  const std::string_view accepted = why_not_value(row.value, *value);
-  if (!accepted.empty()) {
-    return refused(*takes_next ? fmt::format("{} {}", option, *value) : std::string(option),
-                   fmt::format("{} of {}", row.name, accepted));
+  const std::string whole =
+      *takes_next ? fmt::format("{} {}", option, *value) : std::string(option);
+  if (std::any_of(whole.begin(), whole.end(), is_control)) {
+    return refused(whole, "an option of printed characters");
   }
+  if (row.value == Value::kOfPtxas) return of_ptxas(whole, *value);
+  const std::string_view accepted = why_not_value(row.value, *value);
+  if (!accepted.empty()) return refused(whole, fmt::format("{} of {}", row.name, accepted));
   const bool is_attached = row.value == Value::kMacro || row.value == Value::kName;
-  return fmt::format("{}{}{}", row.name, is_attached ? "" : "=", *value);
+  return Spelled{fmt::format("{}{}{}", row.name, is_attached ? "" : "=", *value)};
+}
+
+// Puts an option behind the others, or in the place of a fixed one that says the same.
+void add(std::string option, std::size_t fixed, std::vector<std::string>* options) {
+  const auto end = options->begin() + static_cast<std::ptrdiff_t>(fixed);
+  const auto place = std::find_if(options->begin(), end, [&](const std::string& other) {
+    return other == option || (option.starts_with("-std=") && other.starts_with("-std="));
+  });
+  if (place != end) {
+    *place = std::move(option);
+  } else {
+    options->push_back(std::move(option));
+  }
 }
 
 }  // namespace
@@ -286,23 +308,11 @@ Result<std::vector<std::string>> source_options(const std::vector<std::string>& 
       return refused(given[i], "an option of printed characters");
     }
     bool takes_next = false;
-    Result<std::string> option =
+    Result<Spelled> all =
         spelled(given[i], i + 1 < given.size() ? &given[i + 1] : nullptr, &takes_next);
-    if (!option) return std::move(option).error();
+    if (!all) return std::move(all).error();
     if (takes_next) ++i;
-    if (std::any_of(option->begin(), option->end(), is_control)) {
-      return refused(given[i], "an option of printed characters");
-    }
-    const auto same = [&](const std::string& other) {
-      return other == *option || (option->starts_with("-std=") && other.starts_with("-std="));
-    };
-    const auto place = std::find_if(
-        options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fixed.size()), same);
-    if (place != options.begin() + static_cast<std::ptrdiff_t>(fixed.size())) {
-      *place = *std::move(option);
-    } else {
-      options.push_back(*std::move(option));
-    }
+    for (std::string& option : *all) add(std::move(option), fixed.size(), &options);
   }
   return options;
 }

@@ -1,11 +1,11 @@
 // A kernel given as text.
 //
 //   Kernel kernel = context.get({.name = "scale", .source = R"(
-//       __global__ void scale(float* x, float by, int n) {
+//       __global__ void scale(float* y, float by, int n) {
 //         const int i = blockIdx.x * blockDim.x + threadIdx.x;
-//         if (i < n) x[i] *= by;
+//         if (i < n) y[i] *= by;
 //       })"}).value();
-//   kernel.launch(stream, {.grid = {blocks}, .block = {256}}, x, 2.0f, n).value();
+//   kernel.launch(stream, {.grid = {rows}, .block = {256}}, y, 2.0f, cols).value();
 //
 // It is compiled, cached, found offline and shipped in packs as kernels with keys are.  What it is
 // cached under covers the name, the text, every file that it includes and the options, by content.

@@ -43,7 +43,8 @@ TEST_CASE("SpellingsOfAnOptionAreOne", "[cpu]") {
   CHECK(added({"-maxrregcount=64"}) == Texts{"--maxrregcount=64"});
   CHECK(added({"-maxrregcount", "64"}) == Texts{"--maxrregcount=64"});
   CHECK(added({"--generate-line-info"}) == Texts{"-lineinfo"});
-  CHECK(added({"--ptxas-options", "-O2,--warn-on-spills"}) == Texts{"-Xptxas=-O2,-warn-spills"});
+  CHECK(added({"--ptxas-options", "-O2,--warn-on-spills"}) ==
+        Texts{"-Xptxas=-O2", "-Xptxas=-warn-spills"});
   CHECK(added({"-Xptxas=--opt-level=2"}) == Texts{"-Xptxas=-O2"});
   CHECK(added({"-Xptxas", "-dlcm=cg"}) == Texts{"-Xptxas=-dlcm=cg"});
   CHECK(added({"-fmad", "false"}) == Texts{"--fmad=false"});
@@ -150,7 +151,13 @@ TEST_CASE("ValuesThatOptionsDoNotTakeAreRefused", "[cpu]") {
   CHECK(refused({"-fmad", "maybe"}) ==
         "options has \"-fmad maybe\"; accepted: --fmad of true, false");
   CHECK(refused({"-D"}) == "options has \"-D\"; accepted: -D and its value");
-  CHECK(refused({"-D=X"}) == "options has \"-D=X\"; accepted: -D of NAME or NAME=text");
+  CHECK(refused({"-D=X"}) ==
+        "options has \"-D=X\"; accepted: -D of NAME or NAME=text, without __has_include");
+  CHECK(refused({"-DH=__has_include(</etc/passwd>)"}).ends_with("text, without __has_include"));
+  for (const char* option :
+       {"-std=c++14", "--std=c++03", "-std=gnu++20", "-std=", "-std=c++20 -I/"}) {
+    CHECK(refused({option}).find("accepted: -std of c++17, c++20, c++23; ") != std::string::npos);
+  }
   CHECK(refused({"-UX Y"}) == "options has \"-UX Y\"; accepted: -U of NAME");
   CHECK(refused({"-G=1"}) == "options has \"-G=1\"; accepted: the option without a value");
   for (const Texts& given :
