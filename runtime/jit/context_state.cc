@@ -114,8 +114,8 @@ std::optional<std::string> cubin_mismatch(const Entry& entry) {
   }
   KernelInfo info;
   if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
-  if (is_source_key(entry.identity.key) == info.symbol.empty()) {
-    return "its metadata does not name the kernel as the entry of such a key does";
+  if (is_source_key(entry.identity.key) && info.symbol.empty()) {
+    return "its metadata does not name the kernel";
   }
   return std::nullopt;
 }

@@ -56,8 +56,7 @@ class Loader {
                                         nullptr, nullptr, 0),
               "cuLibraryLoadData"));
     CUkernel kernel = nullptr;
-    const std::string& symbol =
-        state_->info.symbol.empty() ? state_->info.kernel : state_->info.symbol;
+    const std::string& symbol = recipe_.symbol.empty() ? state_->info.symbol : recipe_.symbol;
     CUBINERY_RETURN_IF_ERROR(
         check(driver_.cuLibraryGetKernel(&kernel, state_->library, symbol.c_str()),
               "cuLibraryGetKernel"));
