@@ -2,7 +2,6 @@
 // are embedded at build time.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -48,10 +47,6 @@ std::string without_comments(std::string_view text);
 // the template's: an absolute path, which compilers open wherever it leads, or a name that is a
 // macro's.  nullopt: there is none, so that a template's files are all that its code depends on.
 std::optional<std::string> outside_directive(std::string_view text);
-
-// The same of a text whose directives may name only the files that `is_known` accepts.
-std::optional<std::string> foreign_directive(
-    std::string_view text, const std::function<bool(std::string_view name)>& is_known);
 
 // Digest of the headers that any kernel may include: common/ and cubinery/.
 std::string headers_digest(const TemplateFiles& files);
