@@ -129,6 +129,7 @@ struct Context::State {
   std::string remedy(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 
+  mutable IncludedFiles included_{trust_of(options)};
   mutable std::once_flag nvrtc_once_;
   mutable std::optional<Result<std::shared_ptr<const Nvrtc>>> nvrtc_;
   mutable std::atomic<bool> knows_nvrtc_{false};  // from then on nvrtc_ does not change

@@ -115,7 +115,7 @@ Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const s
   return recipe;
 }
 
-Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
+Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                          const std::string& arch) {
   Result<std::string> plain = plain_name(source.name);
   if (!plain) return std::move(plain).error();
@@ -123,14 +123,17 @@ Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
   Result<std::vector<std::string>> compile_options =
       source_options(fixed_compile_options(), source.options);
   if (!compile_options) return std::move(compile_options).error();
-  Result<IncludedFiles> files = included_files(source.source, source.includes, trust_of(options));
-  if (!files) return std::move(files).error();
   // No text's kernel is called "source": see is_source_key().
   const std::string kernel = *plain == "source" ? "source_" : *plain;
+  Result<IncludeClosure> closure = included.closure_of({.source = source.source,
+                                                        .path = kernel + ".cu",
+                                                        .roots = source.includes,
+                                                        .options = *compile_options});
+  if (!closure) return std::move(closure).error();
   Recipe recipe{.identity = {.kernel = kernel,
                              .key = source_key(source.name, source.allow_spills),
                              .template_digest = digest_of(source.source),
-                             .headers_digest = files->digest,
+                             .headers_digest = closure->digest,
                              .options = options_text(*compile_options),
                              .arch = arch,
                              .nvrtc = {}},
@@ -139,11 +142,11 @@ Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
                 .symbol = {},
                 .param_bytes = {},
                 .allow_spills = source.allow_spills};
-  recipe.input = [path = recipe.origin, source, arch, files = *std::move(files),
+  recipe.input = [path = recipe.origin, source, arch, closure = *std::move(closure),
                   given = *std::move(compile_options)]() -> Result<CompileInput> {
     return CompileInput{.path = path,
-                        .source = source.source,
-                        .headers = files.files,
+                        .source = closure.source(source.source),
+                        .headers = closure.headers(),
                         .options = with_arch(given, arch),
                         .name = source.name};
   };

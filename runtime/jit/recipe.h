@@ -12,6 +12,7 @@
 #include "cubinery/fields.h"
 #include "cubinery/kernel_source.h"
 #include "cubinery/options.h"
+#include "runtime/jit/included_files.h"
 #include "runtime/jit/nvrtc.h"
 
 namespace cubinery {
@@ -36,9 +37,9 @@ const std::vector<std::string>& fixed_compile_options();
 // kInvalidKey, kIo, kCompileFailed: as find_template() says.
 Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch);
 
-// kInvalidArgument: a name that is none, a text of nothing, an option that is refused.
-// included_files() has the rest.
-Result<Recipe> recipe_of(const KernelSource& source, const Options& options,
+// kInvalidArgument: a name that is none, a text of nothing, an option that is refused.  Errors of
+// IncludedFiles::closure_of().
+Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                          const std::string& arch);
 
 }  // namespace cubinery
