@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string>
 
+#include "codegen/find_any.h"
+
 namespace cubinery {
 namespace {
 
@@ -35,12 +37,12 @@ bool is_in_number(std::string_view before) {
 }
 
 std::size_t literal_length(std::string_view text) {
-  for (std::size_t i = 1; i < text.size() && text[i] != '\n'; ++i) {
-    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] != '\n') {
-      ++i;
-    } else if (text[i] == text.front()) {
-      return i + 1;
-    }
+  const char mark = text.front();
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    i = mark == '"' ? find_any<'"', '\\', '\n'>(text, i) : find_any<'\'', '\\', '\n'>(text, i);
+    if (i == text.size() || text[i] == '\n') break;
+    if (text[i] == mark) return i + 1;
+    if (i + 1 < text.size() && text[i + 1] != '\n') ++i;
   }
   return 0;
 }

@@ -3,37 +3,26 @@
 #include <algorithm>
 
 #include "codegen/cxx_text.h"
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
+#include "codegen/find_any.h"
 
 namespace cubinery {
 namespace {
 
-// What a scan stops at.
-bool is_special(char c) { return c == '/' || c == '"' || c == '\'' || c == '#' || c == '%'; }
-
-// Where the next of them is; the text's size if there is none.  Most of a hit's time with thousands
-// of kilobytes of headers would go here, byte by byte.
-std::size_t find_special(std::string_view text, std::size_t i) {
-#if defined(__SSE2__)
-  const __m128i slash = _mm_set1_epi8('/');
-  const __m128i quote = _mm_set1_epi8('"');
-  const __m128i apostrophe = _mm_set1_epi8('\'');
-  const __m128i hash = _mm_set1_epi8('#');
-  const __m128i percent = _mm_set1_epi8('%');
-  for (; i + sizeof(__m128i) <= text.size(); i += sizeof(__m128i)) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(text.data() + i));
-    __m128i found = _mm_or_si128(_mm_cmpeq_epi8(bytes, slash), _mm_cmpeq_epi8(bytes, quote));
-    found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, apostrophe));
-    found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, hash));
-    found = _mm_or_si128(found, _mm_cmpeq_epi8(bytes, percent));
-    const int mask = _mm_movemask_epi8(found);
-    if (mask != 0) return i + static_cast<std::size_t>(__builtin_ctz(static_cast<unsigned>(mask)));
+// Whether lines may be spliced, and whether there are the marks of trigraphs or zero bytes.
+struct Oddities {
+  bool splices = false;
+  bool question_marks = false;
+  bool zeros = false;
+};
+Oddities oddities_of(std::string_view text) {
+  Oddities oddities;
+  for (std::size_t i = 0; (i = find_any<'\0', '\r', '?', '\\'>(text, i)) < text.size(); ++i) {
+    const bool ends_line = i + 1 < text.size() && text[i + 1] == '\n';
+    oddities.splices |= text[i] == '\r' || (text[i] == '\\' && ends_line);
+    oddities.question_marks |= text[i] == '?';
+    oddities.zeros |= text[i] == '\0';
   }
-#endif
-  while (i < text.size() && !is_special(text[i])) ++i;
-  return i;
+  return oddities;
 }
 
 std::optional<Directive::Kind> kind_of(std::string_view word) {
@@ -66,7 +55,7 @@ class DirectiveScanner {
 
   void run() {
     out_.first_token_ = code_.size();
-    for (std::size_t i = 0; (i = find_special(code_, i)) < code_.size();) {
+    for (std::size_t i = 0; (i = find_any<'/', '"', '\'', '#', '%'>(code_, i)) < code_.size();) {
       note_token(i);
       i = step(i);
       if (has_token_) continue;
@@ -184,8 +173,11 @@ class DirectiveScanner {
 };
 
 Directives::Directives(std::string_view text) {
-  has_trigraphs_ = text.find("?\?=") != text.npos || text.find("?\?/") != text.npos;
-  is_joined_ = text.find('\r') != text.npos || text.find("\\\n") != text.npos;
+  const Oddities oddities = oddities_of(text);
+  has_zeros_ = oddities.zeros;
+  has_trigraphs_ =
+      oddities.question_marks && (text.find("?\?=") != text.npos || text.find("?\?/") != text.npos);
+  is_joined_ = oddities.splices;
   if (is_joined_) join(text);
   DirectiveScanner(is_joined_ ? std::string_view(joined_) : text, this).run();
   first_token_ = original(first_token_);

@@ -48,6 +48,8 @@ class Directives {
 
   // Whether trigraphs, which only some standards have, could make other directives of it.
   bool has_trigraphs() const { return has_trigraphs_; }
+  // Whether a compiler that takes strings of C sees less of it.
+  bool has_zeros() const { return has_zeros_; }
   // Where the first token outside comments and directives is: what is before it is what a
   // precompiled header can hold.
   std::size_t first_token() const { return first_token_; }
@@ -65,6 +67,7 @@ class Directives {
   std::string joined_;
   std::vector<std::pair<std::size_t, std::size_t>> cuts_;
   bool has_trigraphs_ = false;
+  bool has_zeros_ = false;
   std::size_t first_token_ = 0;
 };
 

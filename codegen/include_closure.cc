@@ -94,7 +94,7 @@ class IncludeWalk {
   }
 
   Status visit(Node& node) {
-    if (node.directives->has_trigraphs() || node.text.find('\0') != node.text.npos) {
+    if (node.directives->has_trigraphs() || node.directives->has_zeros()) {
       return Status(
           Code::kCompileFailed,
           fmt::format("{}: has {}, with which compilers may read other directives than "
@@ -173,6 +173,7 @@ class IncludeWalk {
   // Names that a condition hands to a macro, as in HAS(<x.h>): it asks for them.
   Status visit_arguments(Node& node, const Directive& directive, std::string_view body,
                          const std::vector<FileQuestion>& questions) {
+    if (body.find_first_of("\"<") == body.npos) return {};
     char before = ' ';
     for (std::size_t i = 0; i < body.size(); ++i) {
       const char c = body[i];

@@ -88,10 +88,10 @@ class IncludeMacros::Expansion {
 
   bool add_macro(std::string_view text, int depth) {
     const std::string_view name = first_word(text);
-    const auto found = macros_.definitions_.find(name);
-    if (name.empty() || found == macros_.definitions_.end()) return false;
+    const std::vector<Definition>& definitions = macros_.definitions_of(name);
+    if (name.empty() || definitions.empty()) return false;
     const std::string_view behind = without_blanks(text.substr(name.size()));
-    for (const Definition& definition : found->second) {
+    for (const Definition& definition : definitions) {
       std::string value(definition.body);
       std::string_view rest = behind;
       if (definition.is_function) {
@@ -132,9 +132,8 @@ class IncludeMacros::Expansion {
   bool values_of(std::string_view part, std::string_view behind, int depth,
                  std::vector<std::string>* values) const {
     values->emplace_back(part);
-    const auto found = macros_.definitions_.find(part);
-    if (found == macros_.definitions_.end()) return true;
-    for (const Definition& definition : found->second) {
+    if (!is_word(part.front())) return true;
+    for (const Definition& definition : macros_.definitions_of(part)) {
       if (definition.is_function) {
         if (without_blanks(behind).starts_with('(')) return false;
         continue;
@@ -157,17 +156,35 @@ class IncludeMacros::Expansion {
 
 void IncludeMacros::define(std::string_view text) {
   const std::string_view name = first_word(text);
-  std::string_view rest = text.substr(name.size());
+  known_.push_back({std::hash<std::string_view>()(name), name, text.substr(name.size())});
+  asked_.clear();
+}
+
+std::optional<IncludeMacros::Definition> IncludeMacros::parsed(std::string_view behind_name) {
   Definition definition;
-  if (rest.starts_with('(')) {
-    const std::optional<Arguments> parameters = arguments_of(rest);
-    if (!parameters) return;
+  if (behind_name.starts_with('(')) {
+    const std::optional<Arguments> parameters = arguments_of(behind_name);
+    if (!parameters) return std::nullopt;
     definition.is_function = true;
     definition.parameters = parameters->list;
-    rest = parameters->behind;
+    behind_name = parameters->behind;
   }
-  definition.body = trimmed(rest);
-  definitions_[name].push_back(std::move(definition));
+  definition.body = trimmed(behind_name);
+  return definition;
+}
+
+const std::vector<IncludeMacros::Definition>& IncludeMacros::definitions_of(
+    std::string_view name) const {
+  const auto [asked, is_new] = asked_.try_emplace(std::string(name));
+  if (!is_new) return asked->second;
+  const std::size_t hash = std::hash<std::string_view>()(name);
+  for (const Known& known : known_) {
+    if (known.hash != hash || known.name != name) continue;
+    if (std::optional<Definition> definition = parsed(known.behind)) {
+      asked->second.push_back(*std::move(definition));
+    }
+  }
+  return asked->second;
 }
 
 void IncludeMacros::add(const Directives& directives, std::string_view text) {

@@ -1,11 +1,11 @@
 // What #include NAME can mean: the values of macros, by all of their definitions.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "codegen/directives.h"
@@ -42,8 +42,17 @@ class IncludeMacros {
   class Expansion;
 
   void define(std::string_view text);
+  static std::optional<Definition> parsed(std::string_view behind_name);
+  const std::vector<Definition>& definitions_of(std::string_view name) const;
 
-  std::map<std::string_view, std::vector<Definition>> definitions_;
+  // Headers have thousands of definitions, of which a dozen is asked for.
+  struct Known {
+    std::size_t hash;  // of the name
+    std::string_view name;
+    std::string_view behind;
+  };
+  std::vector<Known> known_;
+  mutable std::unordered_map<std::string, std::vector<Definition>> asked_;
   std::vector<std::unique_ptr<const std::string>> own_;  // texts of options
 };
 
