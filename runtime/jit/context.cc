@@ -104,6 +104,7 @@ Result<Context> Context::create(Options options) {
   if (!arch) return std::move(arch).error();
   state->arch = std::move(*arch);
   if (options.use_disk_cache) state->store = open_store(options);
+  state->included = std::make_unique<IncludedFiles>(trust_of(options));
   state->options = std::move(options);
   return Context(std::move(state));
 }

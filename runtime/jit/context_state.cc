@@ -135,7 +135,7 @@ Result<Recipe> Context::State::recipe(const KernelSpec& spec, bool to_load) cons
 Result<Recipe> Context::State::recipe(const KernelSource& source, bool to_load) const {
   if (to_load) CUBINERY_RETURN_IF_ERROR(check_device(source.name));
   CUBINERY_RETURN_IF_ERROR(process.check());
-  return recipe_of(source, included_, arch);
+  return recipe_of(source, *included, arch);
 }
 
 const Result<std::shared_ptr<const Nvrtc>>& Context::State::nvrtc() const {

@@ -29,6 +29,7 @@ struct Context::State {
   std::shared_ptr<const Device> device;  // null with kNoDevice
   std::unique_ptr<Store> store;          // null without a disk cache
   mutable TuningFiles tuning_files;
+  std::unique_ptr<IncludedFiles> included;
 
   // What is wanted, a key's kernel or a text's, as the rest takes it.  kUnsupported in a forked
   // child; `to_load`: also without a device.
@@ -129,7 +130,6 @@ struct Context::State {
   std::string remedy(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 
-  mutable IncludedFiles included_{trust_of(options)};
   mutable std::once_flag nvrtc_once_;
   mutable std::optional<Result<std::shared_ptr<const Nvrtc>>> nvrtc_;
   mutable std::atomic<bool> knows_nvrtc_{false};  // from then on nvrtc_ does not change

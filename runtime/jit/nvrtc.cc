@@ -1,6 +1,7 @@
 #include "runtime/jit/nvrtc.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -69,6 +70,7 @@ Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path, const 
   }
   CUBINERY_RETURN_IF_ERROR(nvrtc->load());
   CUBINERY_RETURN_IF_ERROR(nvrtc->check_version());
+  nvrtc->load_optional();
   nvrtc->open_builtins(trust);
   CUBINERY_RETURN_IF_ERROR(nvrtc->find_build());
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
@@ -173,7 +175,71 @@ Status Nvrtc::find_build() {
   return {};
 }
 
+void Nvrtc::load_optional() {
+#define CUBINERY_LOAD(function) \
+  function##_ = reinterpret_cast<decltype(&::function)>(library_.symbol(#function));
+  CUBINERY_NVRTC_OPTIONAL_FUNCTIONS(CUBINERY_LOAD)
+#undef CUBINERY_LOAD
+}
+
+bool Nvrtc::can_precompile() const {
+  return nvrtcGetPCHHeapSize_ != nullptr && nvrtcSetPCHHeapSize_ != nullptr &&
+         nvrtcGetPCHCreateStatus_ != nullptr;
+}
+
+// The heap is the process's, whoever opened NVRTC.  A new size makes a new heap, of no use to what
+// was precompiled in the old one: it is made larger once.
+void Nvrtc::grow_heap() const {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  std::size_t bytes = 0;
+  if (nvrtcGetPCHHeapSize_(&bytes) != NVRTC_SUCCESS) return;
+  if (bytes < PrecompiledHeaders::kHeapBytes) {
+    (void)nvrtcSetPCHHeapSize_(PrecompiledHeaders::kHeapBytes);
+  }
+}
+
 Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
+  return input.share_headers && can_precompile() ? compile_shared(input) : compile_with(input, {});
+}
+
+Result<CompileOutput> Nvrtc::compile_shared(const CompileInput& input) const {
+  const std::string beginning = PrecompiledHeaders::beginning_of(input.source);
+  if (beginning.empty()) return compile_with(input, {});
+  const std::vector<std::string> quiet = {
+      "-pch-messages=false",
+      "-diag-suppress=629,630,639,2226",  // why a precompiled header is not made or not used
+  };
+  std::unique_lock making(precompiled_->making());
+  const auto known = precompiled_->find(input, beginning);
+  Result<CompileOutput> output = Status(Code::kCompileFailed, "not tried");
+  if (known && known->file.ok()) {
+    making.unlock();
+    std::vector<std::string> more = quiet;
+    more.push_back("-use-pch=" + known->path());
+    output = compile_with(input, more);
+    if (output) output->headers = HeaderSharing::kUsed;
+  } else if (!known) {
+    grow_heap();
+    const PrecompiledFile file;
+    std::vector<std::string> more = quiet;
+    more.push_back("-create-pch=" + file.path());
+    bool precompiled = false;
+    if (!file.path().empty()) output = compile_with(input, more, &precompiled);
+    Descriptor opened;
+    if (output && precompiled) opened = open_file(file.path(), O_RDONLY);
+    if (output && opened.ok()) output->headers = HeaderSharing::kMade;
+    // A source with a fault says nothing about its headers.
+    if (output) precompiled_->keep(input, beginning, std::move(opened));
+  }
+  if (making.owns_lock()) making.unlock();
+  // An error may be that of a full disk: the compiler's own word counts.
+  return output ? std::move(output) : compile_with(input, {});
+}
+
+Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
+                                          const std::vector<std::string>& more,
+                                          bool* precompiled) const {
   std::vector<const char*> names;
   std::vector<const char*> texts;
   for (const auto& [name, text] : input.headers) {
@@ -198,10 +264,14 @@ Result<CompileOutput> Nvrtc::compile(const CompileInput& input) const {
   }
   std::vector<const char*> options;
   for (const std::string& option : input.options) options.push_back(option.c_str());
+  for (const std::string& option : more) options.push_back(option.c_str());
   // A thread of the host's may have a small part of the stack that a compiler needs.
   on_large_stack([&] {
     result = nvrtcCompileProgram_(program.get(), static_cast<int>(options.size()), options.data());
   });
+  if (precompiled != nullptr) {
+    *precompiled = nvrtcGetPCHCreateStatus_(program.get()) == NVRTC_SUCCESS;
+  }
 
   CompileOutput output;
   std::size_t size = 0;
