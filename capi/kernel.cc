@@ -5,6 +5,7 @@
 
 #include "capi/arguments.h"
 #include "capi/documents.h"
+#include "capi/for_python.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
 
@@ -85,6 +86,9 @@ Json json_of(const KernelInfo& info) {
 }
 
 }  // namespace
+
+const Kernel& value_of(const CubineryKernel* kernel) { return kernel->value; }
+
 }  // namespace cubinery::capi
 
 using namespace cubinery;

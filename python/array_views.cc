@@ -43,11 +43,17 @@ const ExchangeApi* find_exchange_api(PyObject* type) {
   return usable ? api : nullptr;
 }
 
+// nullptr: nobody has asked yet.
+const KnownType* find_known(PyObject* type) {
+  for (int i = 0; i < known_type_count; ++i) {
+    if (known_types[i].type == type) return &known_types[i];
+  }
+  return nullptr;
+}
+
 const ExchangeApi* exchange_api(PyObject* array) {
   PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(array));
-  for (int i = 0; i < known_type_count; ++i) {
-    if (known_types[i].type == type) return known_types[i].api;
-  }
+  if (const KnownType* known = find_known(type)) return known->api;
   const ExchangeApi* api = find_exchange_api(type);
   if (known_type_count < kMaxKnownTypes) {
     Py_INCREF(type);
@@ -76,12 +82,6 @@ bool is_cuda(const DLDevice& device) {
   return device.device_type == kDLCUDA || device.device_type == kDLCUDAManaged;
 }
 
-bool to_stream(PyObject* number, void** stream) {
-  *stream = PyLong_AsVoidPtr(number);
-  if (*stream != nullptr || PyErr_Occurred() == nullptr) return true;
-  return refuse_value("stream", number, "a cudaStream_t as an int, or None");
-}
-
 // "cuda:0", "cpu", or DLPack's number of another kind.
 void print_device(const DLDevice& device, char* text, std::size_t size) {
   if (device.device_type == kDLCPU) {
@@ -97,6 +97,20 @@ void print_device(const DLDevice& device, char* text, std::size_t size) {
 
 ArrayViews::~ArrayViews() {
   for (std::size_t i = 0; i < capsule_count_; ++i) Py_DECREF(capsules_[i]);
+  Py_XDECREF(more_capsules_);
+}
+
+bool ArrayViews::read_stream(PyObject* number, void** stream) {
+  *stream = PyLong_AsVoidPtr(number);
+  if (*stream != nullptr || PyErr_Occurred() == nullptr) return true;
+  return refuse_value("stream", number, "a cudaStream_t as an int, or None");
+}
+
+bool ArrayViews::is_array(PyObject* object) {
+  const KnownType* known = find_known(reinterpret_cast<PyObject*>(Py_TYPE(object)));
+  if (known != nullptr && known->api != nullptr) return true;
+  return PyObject_HasAttrString(object, "__dlpack__") != 0 ||
+         PyObject_HasAttrString(object, "__cuda_array_interface__") != 0;
 }
 
 bool ArrayViews::choose_stream(PyObject* given, const char* name, PyObject* array) {
@@ -105,7 +119,7 @@ bool ArrayViews::choose_stream(PyObject* given, const char* name, PyObject* arra
     PyOS_snprintf(message, sizeof(message), "%s is None; accepted: an array", name);
     return set_invalid_argument(message);
   }
-  if (given != Py_None) return to_stream(given, &stream_);
+  if (given != Py_None) return read_stream(given, &stream_);
   if (const ExchangeApi* api = exchange_api(array)) {
     DLTensor tensor;
     if (api->dltensor_from_py_object_no_sync(array, &tensor) != 0) return false;
@@ -114,7 +128,7 @@ bool ArrayViews::choose_stream(PyObject* given, const char* name, PyObject* arra
   }
   PyObject* number = call_arrays("current_stream", "(Oi)", array, device_);
   if (number == nullptr) return false;
-  const bool ok = to_stream(number, &stream_);
+  const bool ok = read_stream(number, &stream_);
   Py_DECREF(number);
   return ok;
 }
@@ -127,17 +141,59 @@ bool ArrayViews::view(const char* name, PyObject* array, const DLTensor** view) 
     *view = tensor;
     return api->dltensor_from_py_object_no_sync(array, tensor) == 0;
   }
+  *view = view_capsule(name, array);
+  return *view != nullptr;
+}
+
+const DLTensor* ArrayViews::view_capsule(const char* name, PyObject* array) {
   PyObject* stream = PyLong_FromVoidPtr(stream_);
-  if (stream == nullptr) return false;
+  if (stream == nullptr) return nullptr;
   PyObject* capsule = call_arrays("capsule", "(sOO)", name, array, stream);
   Py_DECREF(stream);
-  if (capsule == nullptr) return false;
+  if (capsule == nullptr) return nullptr;
   // Never renamed, so that the capsule itself releases the tensor.
-  capsules_[capsule_count_++] = capsule;
+  if (capsule_count_ < kCapacity) {
+    capsules_[capsule_count_++] = capsule;
+  } else {
+    if (more_capsules_ == nullptr) more_capsules_ = PyList_New(0);
+    const bool kept = more_capsules_ != nullptr && PyList_Append(more_capsules_, capsule) == 0;
+    Py_DECREF(capsule);
+    if (!kept) return nullptr;
+  }
   auto* managed = static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule, "dltensor"));
-  if (managed == nullptr) return false;
-  *view = &managed->dl_tensor;
-  return true;
+  return managed == nullptr ? nullptr : &managed->dl_tensor;
+}
+
+bool ArrayViews::address(const char* name, PyObject* array, void** address) {
+  DLTensor seen;
+  const DLTensor* tensor = &seen;
+  if (const ExchangeApi* api = exchange_api(array)) {
+    if (api->dltensor_from_py_object_no_sync(array, &seen) != 0) return false;
+  } else if (PyObject_HasAttrString(array, "__dlpack__") != 0) {
+    tensor = view_capsule(name, array);
+    if (tensor == nullptr) return false;
+  } else {
+    PyObject* number = call_arrays("interface_address", "(sO)", name, array);
+    if (number == nullptr) return false;
+    *address = PyLong_AsVoidPtr(number);
+    Py_DECREF(number);
+    return *address != nullptr || PyErr_Occurred() == nullptr;
+  }
+  const DLDevice& device = tensor->device;
+  const bool is_here = device.device_type == kDLCUDA && device.device_id == device_;
+  char message[200];
+  if (!is_here && device.device_type != kDLCUDAManaged) {
+    char text[48];
+    print_device(device, text, sizeof(text));
+    PyOS_snprintf(message, sizeof(message), "%.100s is on device %s; accepted: cuda:%d", name, text,
+                  device_);
+    return set_invalid_argument(message);
+  }
+  if (cubinery::capi::first_element(*tensor, address)) return true;
+  PyOS_snprintf(message, sizeof(message),
+                "%.100s has byte_offset %llu; accepted: what memory holds", name,
+                static_cast<unsigned long long>(tensor->byte_offset));
+  return set_invalid_argument(message);
 }
 
 bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std::size_t* bytes) {
@@ -171,9 +227,6 @@ bool ArrayViews::view_bytes(const char* name, PyObject* array, void** data, std:
   return true;
 }
 
-namespace {
-
-// A new reference; nullptr: an exception is set.
 PyObject* invalid_argument_error() {
   PyObject* errors = PyImport_ImportModule("cubinery._errors");
   if (errors == nullptr) return nullptr;
@@ -181,8 +234,6 @@ PyObject* invalid_argument_error() {
   Py_DECREF(errors);
   return type;
 }
-
-}  // namespace
 
 bool set_invalid_argument(const char* message) {
   PyObject* type = invalid_argument_error();

@@ -28,23 +28,40 @@ class ArrayViews {
   // `array` comes from, which must be there.  Comes before view(): other libraries order their work
   // before this stream.
   bool choose_stream(PyObject* given, const char* name, PyObject* array);
+  // The same of a stream that is known.
+  void set_stream(void* stream) { stream_ = stream; }
   void* stream() const { return stream_; }
+  // A stream as an integer.
+  static bool read_stream(PyObject* number, void** stream);
+
+  // Whether address() takes it: it has DLPack's protocol, or CUDA's array interface.
+  static bool is_array(PyObject* object);
 
   // *view: nullptr for None, else valid as long as this object and `array`.
   bool view(const char* name, PyObject* array, const DLTensor** view);
+  // Where the first element of an array of any dtype and shape lies, on the device; any number of
+  // them.  The device of an array that has nothing but CUDA's array interface is not known.
+  bool address(const char* name, PyObject* array, void** address);
   // A one-dimensional array without gaps on the device, as bytes.  None: no bytes.
   bool view_bytes(const char* name, PyObject* array, void** data, std::size_t* bytes);
 
  private:
+  // The tensor of an array without the exchange API; nullptr: an exception is set.
+  const DLTensor* view_capsule(const char* name, PyObject* array);
+
   int device_;
   void* stream_ = nullptr;
   std::size_t tensor_count_ = 0;
   std::size_t capsule_count_ = 0;
   DLTensor tensors_[kCapacity];
   PyObject* capsules_[kCapacity];
+  PyObject* more_capsules_ = nullptr;  // a list, when there are more
 };
 
-// Sets a cubinery._errors.InvalidArgumentError; returns false.
+// cubinery._errors.InvalidArgumentError, a new reference; nullptr: an exception is set.
+PyObject* invalid_argument_error();
+
+// Sets one; returns false.
 bool set_invalid_argument(const char* message);
 
 // Names an argument that could not be converted: of another type (TypeError) or out of range

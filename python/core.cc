@@ -13,6 +13,8 @@
 #include <utility>
 
 #include "capi/for_python.h"
+#include "handles.h"
+#include "kernel.h"
 #include "module.h"
 #include "operator.h"
 
@@ -46,55 +48,12 @@ namespace {
 
 // ---- Handles ------------------------------------------------------------------------------------
 
-// What Python sees of a context and of an operator: objects that the collector looks into.  A log
-// may reach the context that it belongs to.
-struct Context {
-  PyObject ob_base;
-  CubineryContext* handle;
-  PyObject* log;  // null: none, or the collector has cleared it
-};
-
-// Keeps its context: both may still write to the context's log.
-struct ContextOperator {
-  PyObject ob_base;
-  Operator* handle;
-  PyObject* context;
-};
-
-void destroy(CubineryContext* handle) { cubinery_context_destroy(handle); }
-void destroy(Operator* handle) { delete handle; }
-
-PyObject*& reached(Context* context) { return context->log; }
-PyObject*& reached(ContextOperator* op) { return op->context; }
-
-template <class T>
-int traverse(PyObject* self, visitproc visit, void* arg) {
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(reached(reinterpret_cast<T*>(self)));
-  return 0;
-}
-
-// Of a context alone: every cycle goes through a log, and an operator needs its context to the end.
+// Of a context alone: every cycle goes through a log, and what is made from a context needs it to
+// the end.
 int clear_context(PyObject* self) {
   Py_CLEAR(reinterpret_cast<Context*>(self)->log);
   return 0;
 }
-
-template <class T>
-void dealloc(PyObject* self) {
-  PyObject_GC_UnTrack(self);
-  auto* object = reinterpret_cast<T*>(self);
-  if (object->handle != nullptr) without_gil([&] { return destroy(object->handle), 0; });
-  Py_CLEAR(reached(object));
-  PyTypeObject* type = Py_TYPE(self);
-  PyObject_GC_Del(self);
-  Py_DECREF(type);
-}
-
-void* slot(auto function) { return reinterpret_cast<void*>(function); }
-
-constexpr unsigned kFlags =
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
 
 PyType_Slot context_slots[] = {{Py_tp_traverse, slot(traverse<Context>)},
                                {Py_tp_clear, slot(clear_context)},
@@ -103,34 +62,10 @@ PyType_Slot context_slots[] = {{Py_tp_traverse, slot(traverse<Context>)},
 PyType_Slot operator_slots[] = {{Py_tp_traverse, slot(traverse<ContextOperator>)},
                                 {Py_tp_dealloc, slot(dealloc<ContextOperator>)},
                                 {0, nullptr}};
-PyType_Spec context_spec = {"cubinery._core.Context", sizeof(Context), 0, kFlags, context_slots};
-PyType_Spec operator_spec = {"cubinery._core.Operator", sizeof(ContextOperator), 0, kFlags,
+PyType_Spec context_spec = {"cubinery._core.Context", sizeof(Context), 0, kHandleFlags,
+                            context_slots};
+PyType_Spec operator_spec = {"cubinery._core.Operator", sizeof(ContextOperator), 0, kHandleFlags,
                              operator_slots};
-
-// Made with the module.
-template <class T>
-PyTypeObject* type = nullptr;
-
-// False: an exception is set.
-template <class T>
-bool make_type(PyType_Spec* spec) {
-  type<T> = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(spec));
-  return type<T> != nullptr;
-}
-
-// With nothing in it; nullptr: an exception is set.
-template <class T>
-T* new_object() {
-  return reinterpret_cast<T*>(PyType_GenericAlloc(type<T>, 0));
-}
-
-// nullptr: an exception is set.
-template <class T>
-T* unwrap(PyObject* object) {
-  if (Py_TYPE(object) == type<T>) return reinterpret_cast<T*>(object);
-  PyErr_SetString(PyExc_TypeError, "a handle of another kind");
-  return nullptr;
-}
 
 // ---- Contexts -----------------------------------------------------------------------------------
 
@@ -424,6 +359,11 @@ PyMethodDef methods[] = {
     fast_method("operator_choice", operator_call<&Operator::choice>),
     fast_method("operator_workspace_bytes", operator_call<&Operator::workspace_bytes>),
     fast_method("operator_table", operator_call<&Operator::table>),
+    {"kernel_create", kernel_create, METH_VARARGS, nullptr},
+    {"kernel_info", kernel_info, METH_O, nullptr},
+    fast_method("kernel_with", kernel_with),
+    {"context_compile_source", context_compile_source, METH_VARARGS, nullptr},
+    {"context_explain_source", context_explain_source, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -475,7 +415,7 @@ PyMODINIT_FUNC PyInit__core() {
   using namespace cubinery_python;
   if (!make_type<Context>(&context_spec)) return nullptr;
   if (!make_type<ContextOperator>(&operator_spec)) return nullptr;
-  if (!watch_end()) return nullptr;
+  if (!make_kernel_types() || !watch_end()) return nullptr;
   cubinery::capi::keep_bytes_in_json();
   return PyModule_Create(&module_definition);
 }

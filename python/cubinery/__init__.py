@@ -6,6 +6,7 @@ Works on arrays of PyTorch, CuPy, JAX and whatever else speaks DLPack; none of t
 
     out = cubinery.gdn_prefill(q, k, v, g, beta, state=state, use_qk_l2norm=True)
     out = cubinery.gdn_decode(q, k, v, g, beta, state=state, use_qk_l2norm=True)
+    cubinery.compile(source, name="scale")[grid, block](x, 2.0, n)   # a kernel of your own
 """
 
 from cubinery._core import architectures as _architectures
@@ -28,6 +29,8 @@ from cubinery import gdn as _gdn
 from cubinery import problems as _problems
 from cubinery.conv import *
 from cubinery.gdn import *
+from cubinery.kernels import Kernel, KernelInfo
+from cubinery.kernels import compile as compile  # not in __all__: `import *` leaves Python's own
 from cubinery.models import problems_for_engine, problems_for_model
 from cubinery.problems import *
 from cubinery.tuning import tuning_report
@@ -50,6 +53,8 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidKeyError",
+    "Kernel",
+    "KernelInfo",
     "LeftOutWarning",
     "NotCachedError",
     "UnsupportedError",

@@ -200,14 +200,38 @@ def _device_scope(module: ModuleType, like: Any) -> Any:
 
 
 def current_stream(array: Any, device: int) -> int:
-    """The stream that the array's library works on: torch's and cupy's current one; for others the
-    legacy default stream, 0."""
+    """The stream that the array's library works on: torch's and cupy's current one; of an array with
+    nothing but CUDA's array interface the one that it names; for others the legacy default stream,
+    0."""
     module = library(array)
     if module is not None and module.__name__ == "torch" and array.device.type == "cuda":
         return int(module.cuda.current_stream(device).cuda_stream)
     if module is not None and module.__name__ == "cupy":
         return int(module.cuda.get_current_stream(device).ptr)
-    return 0
+    if hasattr(array, "__dlpack__"):
+        return 0
+    return getattr(array, "__cuda_array_interface__", {}).get("stream") or 0
+
+
+def current_device() -> int:
+    """The device that torch or cupy works on, where one of them has been imported and uses CUDA;
+    else 0."""
+    torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
+    if torch is not None and torch.cuda.is_initialized():
+        return int(torch.cuda.current_device())
+    return 0 if cupy is None else int(cupy.cuda.Device().id)
+
+
+def interface_address(name: str, array: Any) -> int:
+    """Where an array lies that has CUDA's array interface.
+
+    Raises:
+        InvalidArgumentError: it has a mask; the message begins with `name`.
+    """
+    interface = array.__cuda_array_interface__
+    if interface.get("mask") is not None:
+        raise InvalidArgumentError(f"{name} has a mask; accepted: arrays without")
+    return int(interface["data"][0])
 
 
 def workspace(like: Any, size: int, stream: int | None, device: int) -> Any:

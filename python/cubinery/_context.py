@@ -11,6 +11,7 @@ from typing import Any
 
 from cubinery import _arrays, _core, tuning
 from cubinery._errors import refuse_type
+from cubinery._kernel import Kernel, checked_source
 from cubinery._operator import Operator, operator_class
 from cubinery._options import StrPath, milliseconds, path_bytes, text_of, with_paths
 from cubinery._problem import OperatorT, Problem, checked
@@ -161,6 +162,8 @@ class Context:
             "compile_ms".
 
         Raises: as prepare(), less DriverError.
+
+        compile_source() does the same for a kernel from a text.
         """
         if isinstance(problem, (list, tuple)):
             listed = (
@@ -182,6 +185,82 @@ class Context:
         text = _core.context_explain(self._handle, checked(problem).op, problem.to_json())
         names = ("path", "nearest_path", "source_path")
         return [with_paths(report, *names) for report in json.loads(text)]
+
+    def kernel(
+        self,
+        source: str,
+        *,
+        name: str,
+        includes: Sequence[StrPath] = (),
+        options: Sequence[str] = (),
+        allow_spills: bool = True,
+    ) -> Kernel:
+        """A kernel of your own from a text: loads or compiles it, so call it off the request path.
+
+            kernel = context.kernel(source, name="scale")
+            kernel[grid, block](x, 2.0, n)
+
+        What it is cached under covers the name, the text, every file that it includes and the
+        options, by content.
+
+        Args:
+            source: CUDA C++.
+            name: of the __global__ function; "ns::scale<float, 4>" names an instance of a template.
+            includes: folders that #include looks in, in this order.
+            options: more for the compiler, such as "-DBLOCK=256" and "--use_fast_math"; those that
+                name files, or change what is made, are refused.
+            allow_spills: False: a kernel that spills registers is a CompileError.
+
+        Raises:
+            InvalidArgumentError: a name that is none, an empty text, a file that cannot be
+                included, an option that is refused.
+            CompileError: `log` has the compiler's text; also no such function, several, or spills
+                that are not allowed.
+            NotCachedError, UnsupportedError, DriverError: as prepare().
+        """
+        return Kernel(self, checked_source(source, name, includes, options, allow_spills))
+
+    def compile_source(
+        self,
+        source: str,
+        *,
+        name: str,
+        includes: Sequence[StrPath] = (),
+        options: Sequence[str] = (),
+        allow_spills: bool = True,
+    ) -> dict[str, Any]:
+        """Makes sure that the cache holds a kernel from a text, without loading it.  Needs no GPU.
+
+        Args: as for kernel().
+
+        Returns:
+            "kernel", "canonical", "arch", "source" ("memory", "disk" or "compiled"), "path",
+            "nvrtc", "symbol", "registers", "static_shared_bytes", "spill_store_bytes",
+            "spill_load_bytes", "compile_ms", "log".
+
+        Raises: as kernel(), less DriverError.
+        """
+        given = checked_source(source, name, includes, options, allow_spills)
+        return with_paths(json.loads(_core.context_compile_source(self._handle, *given)), "path")
+
+    def explain_source(
+        self,
+        source: str,
+        *,
+        name: str,
+        includes: Sequence[StrPath] = (),
+        options: Sequence[str] = (),
+        allow_spills: bool = True,
+    ) -> dict[str, Any]:
+        """Why a kernel from a text is, or is not, in the cache.  Compiles nothing.
+
+        Args: as for kernel().
+
+        Returns: as explain() for each kernel.
+        """
+        given = checked_source(source, name, includes, options, allow_spills)
+        report = json.loads(_core.context_explain_source(self._handle, *given))
+        return with_paths(report, "path", "nearest_path", "source_path")
 
     def tune(
         self,

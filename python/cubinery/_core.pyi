@@ -32,3 +32,38 @@ def operator_choice(operator: object, /, *sizes: int) -> str: ...
 def operator_workspace_bytes(operator: object, /, *sizes: int) -> int: ...
 def operator_table(operator: object, /, *arrays: object) -> list[int]: ...
 def operator_launch(operator: object, /, *arguments: object) -> None: ...
+
+class KernelLaunch:
+    """A kernel with grid and block; called with the kernel's arguments, it enqueues it."""
+
+    def __call__(self, /, *arguments: object) -> None: ...
+
+def kernel_create(
+    context: object,
+    source: str,
+    name: str,
+    includes: list[bytes],
+    options: list[str],
+    forbid_spills: bool,
+    /,
+) -> object: ...
+def kernel_info(kernel: object, /) -> str: ...
+def kernel_with(kernel: object, grid: object, block: object, /, *more: object) -> KernelLaunch: ...
+def context_compile_source(
+    context: object,
+    source: str,
+    name: str,
+    includes: list[bytes],
+    options: list[str],
+    forbid_spills: bool,
+    /,
+) -> str: ...
+def context_explain_source(
+    context: object,
+    source: str,
+    name: str,
+    includes: list[bytes],
+    options: list[str],
+    forbid_spills: bool,
+    /,
+) -> str: ...

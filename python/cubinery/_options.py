@@ -13,7 +13,8 @@ StrPath = str | bytes | PathLike[str] | PathLike[bytes]
 _LONGEST = 1e9  # seconds, some thirty years
 
 
-def _text(name: str, value: object) -> str:
+def plain_text(name: str, value: object) -> str:
+    """A str that the C API can take."""
     if not isinstance(value, str):
         refuse(name, value, "a str")
     if "\0" in value:
@@ -78,7 +79,7 @@ def _refuse_colon(name: str, item: object, has_colon: bool) -> None:
 def _texts(name: str, value: object) -> str:
     if not isinstance(value, (list, tuple)):
         refuse_type(name, value, "a list or tuple of str")
-    items = [_text(name, item) for item in value]
+    items = [plain_text(name, item) for item in value]
     for item in items:
         _refuse_colon(name, item, ":" in item)
     return ":".join(items)
@@ -95,7 +96,7 @@ def _paths(name: str, value: object) -> bytes:
 
 _KINDS: dict[str, Callable[[str, object], str | bytes]] = {
     "device": _integer,
-    "arch": _text,
+    "arch": plain_text,
     "offline": _switch,
     "nvrtc_path": path_bytes,
     "driver_path": path_bytes,
@@ -104,7 +105,7 @@ _KINDS: dict[str, Callable[[str, object], str | bytes]] = {
     "use_disk_cache": _switch,
     "cache_limit_bytes": _integer,
     "trust_shared_dirs": _switch,
-    "trust": _text,
+    "trust": plain_text,
     "lock_wait": lambda name, value: str(milliseconds(name, value)),
     "template_dirs": _paths,
     "paths": _texts,

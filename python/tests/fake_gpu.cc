@@ -2,8 +2,10 @@
 // and arrays "on" its device, in C for ctypes.  fake_gpu.py builds it.
 #include <dlpack/dlpack.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <iterator>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -60,6 +62,52 @@ int fake_launches() { return static_cast<int>(fake_driver_settings()->launches.s
 void fake_forget_launches() { fake_driver_settings()->launches.clear(); }
 // Requires: fake_launches() > 0.
 void* fake_stream_of_launch() { return fake_driver_settings()->launches.back().config.hStream; }
+// The same: of the last launch the kernel's symbol, the bytes of its parameters, and grid, block,
+// dynamic shared memory, cluster, cooperative and programmatic launch, as 12 numbers.
+const char* fake_kernel_of_launch() {
+  return fake_driver_settings()->launches.back().kernel.c_str();
+}
+int fake_arguments_of_launch(const char** bytes) {
+  const std::vector<char>& arguments = fake_driver_settings()->launches.back().arguments;
+  *bytes = arguments.data();
+  return static_cast<int>(arguments.size());
+}
+void fake_config_of_launch(unsigned* to) {
+  const cubinery::test::FakeLaunch& launch = fake_driver_settings()->launches.back();
+  const CUlaunchConfig& config = launch.config;
+  const unsigned given[] = {config.gridDimX,
+                            config.gridDimY,
+                            config.gridDimZ,
+                            config.blockDimX,
+                            config.blockDimY,
+                            config.blockDimZ,
+                            config.sharedMemBytes,
+                            1,
+                            1,
+                            1,
+                            0,
+                            0};
+  std::copy(std::begin(given), std::end(given), to);
+  for (const CUlaunchAttribute& attribute : launch.attributes) {
+    const CUlaunchAttributeValue& value = attribute.value;
+    switch (attribute.id) {
+      case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        to[7] = value.clusterDim.x, to[8] = value.clusterDim.y, to[9] = value.clusterDim.z;
+        break;
+      case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        to[10] = static_cast<unsigned>(value.cooperative);
+        break;
+      default:
+        to[11] = static_cast<unsigned>(value.programmaticStreamSerializationAllowed);
+    }
+  }
+}
+// A stream is captured, and whether a call has invalidated that.
+void fake_capture(int capturing) {
+  fake_driver_settings()->capturing = capturing != 0;
+  fake_driver_settings()->invalidated = false;
+}
+int fake_invalidated() { return fake_driver_settings()->invalidated ? 1 : 0; }
 void fake_refuse_launches(int code) {
   fake_driver_settings()->launch = static_cast<CUresult>(code);
 }

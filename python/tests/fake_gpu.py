@@ -6,12 +6,15 @@ Needs g++ and the CUDA headers, to build fake_gpu.cc beside the fake driver of t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU, CUDA = 1, 2  # DLPack device types
@@ -56,6 +59,7 @@ def build(folder: Path) -> Path | None:
         str(Path(__file__).with_suffix(".cc")),
         str(data / "empty_nvrtc.cc"),
         *(str(data / name) for name in ("fake_driver.cc", "fake_driver_stubs.cc")),
+        str(ROOT / "cache" / "cubin_note.cc"),
     ]
     subprocess.run(command, check=True)
     return library
@@ -115,7 +119,7 @@ class FakeArray:
         self._shape = extents(*shape)
         self._strides = None if strides is None else extents(*strides)
         code, bits = _CODES[dtype]
-        address = next(self._addresses)
+        self.address = address = next(self._addresses)
         tensor = _DLTensor(
             address, *device, len(shape), code, bits, 1, self._shape, self._strides, byte_offset
         )
@@ -137,6 +141,7 @@ class FakeGpu:
         self._library = library = ctypes.CDLL(str(path))
         library.fake_exchange_api.restype = ctypes.c_void_p
         library.fake_stream_of_launch.restype = ctypes.c_void_p
+        library.fake_kernel_of_launch.restype = ctypes.c_char_p
         library.fake_set_current_stream.argtypes = [ctypes.c_void_p]
         library.fake_add_array.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         library.fake_remove_array.argtypes = [ctypes.c_void_p]
@@ -174,6 +179,42 @@ class FakeGpu:
     def last_stream(self) -> int:
         """The stream of the last launch."""
         return self._library.fake_stream_of_launch() or 0
+
+    @property
+    def last_kernel(self) -> str:
+        """The symbol of the last launch's kernel."""
+        return self._library.fake_kernel_of_launch().decode()
+
+    @property
+    def last_arguments(self) -> bytes:
+        """The parameters of the last launch, one behind the other."""
+        data = ctypes.POINTER(ctypes.c_char)()
+        size = self._library.fake_arguments_of_launch(ctypes.byref(data))
+        return ctypes.string_at(data, size)
+
+    @property
+    def last_config(self) -> dict[str, Any]:
+        """How the last launch was made."""
+        numbers = (ctypes.c_uint * 12)()
+        self._library.fake_config_of_launch(numbers)
+        return {
+            "grid": tuple(numbers[0:3]),
+            "block": tuple(numbers[3:6]),
+            "shared_bytes": numbers[6],
+            "cluster": tuple(numbers[7:10]),
+            "cooperative": bool(numbers[10]),
+            "enable_pdl": bool(numbers[11]),
+        }
+
+    @contextlib.contextmanager
+    def capture(self) -> Iterator[None]:
+        """A stream is captured meanwhile; raises where something has invalidated that."""
+        self._library.fake_capture(1)
+        try:
+            yield
+            assert not self._library.fake_invalidated()
+        finally:
+            self._library.fake_capture(0)
 
     def set_current_stream(self, stream: int) -> None:
         """The current stream of FastArray's library."""

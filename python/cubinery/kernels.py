@@ -1,0 +1,42 @@
+"""Your own kernels, from texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cubinery import _arrays
+from cubinery._context import Context, checked_context, context_of
+from cubinery._kernel import Kernel as Kernel
+from cubinery._kernel import KernelInfo as KernelInfo
+from cubinery._options import StrPath
+
+
+def compile(
+    source: str,
+    *,
+    name: str,
+    includes: Sequence[StrPath] = (),
+    options: Sequence[str] = (),
+    allow_spills: bool = True,
+    context: Context | None = None,
+) -> Kernel:
+    """A kernel from a text, loaded or compiled: Context.kernel() of a context that is kept.
+
+        kernel = cubinery.compile(source, name="scale")
+        kernel[grid, block](x, 2.0, n)
+
+    To compile without a GPU use Context.compile_source(), for the library's own operators
+    Context.compile().
+
+    Args:
+        source, name, includes, options, allow_spills: as for Context.kernel().
+        context: None: that of the current device (torch's or cupy's, where one of them has been
+            imported and uses CUDA, else 0): one per device, made at first use from the environment.
+
+    Raises: as Context.kernel().  May be called from any thread.
+    """
+    if context is None:
+        context = context_of(_arrays.current_device())
+    return checked_context(context).kernel(
+        source, name=name, includes=includes, options=options, allow_spills=allow_spills
+    )
