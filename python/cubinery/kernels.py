@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from cubinery import _arrays
 from cubinery._context import Context, checked_context, context_of
-from cubinery._kernel import Kernel as Kernel
-from cubinery._kernel import KernelInfo as KernelInfo
+from cubinery._kernel import Kernel, KernelInfo
 from cubinery._options import StrPath
+
+__all__ = ["Kernel", "KernelInfo", "compile"]
 
 
 def compile(

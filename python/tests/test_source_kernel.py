@@ -4,7 +4,6 @@ import ctypes
 import gc
 import re
 import struct
-import subprocess
 import sys
 import threading
 import weakref
@@ -105,7 +104,9 @@ def test_all_kinds_of_parameters(context, gpu):
     half = numpy.float16(1.5)
     most = 2**64 - 1
     pair = Pair(7, 0.5)
-    kernel[1, 1](True, -128, 65535, -5, 2**32 - 1, -(2**63), most, 0.5, 0.1, half, pair, 3, 255, None)
+    kernel[1, 1](
+        True, -128, 65535, -5, 2**32 - 1, -(2**63), most, 0.5, 0.1, half, pair, 3, 255, None
+    )
     assert gpu.last_arguments == (
         struct.pack("<?bHiIqQfd", True, -128, 65535, -5, 2**32 - 1, -(2**63), most, 0.5, 0.1)
         + half.tobytes()
@@ -290,13 +291,19 @@ def test_integers_where_only_the_size_is_known(context, gpu):
     assert kernel.info.symbol == "take"
     kernel[1, 1](2**32 - 1, -(2**31), -1, 65535)
     kernel[1, 1](1, 2.0, FakeArray(1), -32768)
-    with refused("argument 1 of take = 4294967296; accepted: integers from -2147483648 to 4294967295"):
+    with refused(
+        "argument 1 of take = 4294967296; accepted: integers from -2147483648 to 4294967295"
+    ):
         kernel[1, 1](2**32, 2.0, None, 0)
-    with refused("argument 4 of take = 2.0; accepted: an int or other 2 bytes, such as numpy.float16(1)"):
+    with refused(
+        "argument 4 of take = 2.0; accepted: an int or other 2 bytes, such as numpy.float16(1)"
+    ):
         kernel[1, 1](1, 2.0, None, 2.0)
     with refused("argument 1 of take = None; accepted: an int, a float or other 4 bytes"):
         kernel[1, 1](None, 2.0, None, 2)
-    with refused("argument 2 of take is of type FakeArray; accepted: an int, a float or other 4 bytes"):
+    with refused(
+        "argument 2 of take is of type FakeArray; accepted: an int, a float or other 4 bytes"
+    ):
         kernel[1, 1](1, FakeArray(1), None, 2)
     assert gpu.launches == 2
 
@@ -338,7 +345,9 @@ def test_an_array_is_no_number(context, gpu):
         ("float4 v", "16 bytes, as a ctypes structure"),
     ]:
         for array in (FakeArray(1), gpu.FastArray(1), Interface(4096)):
-            with refused(f"argument 1 of take is of type {type(array).__name__}; accepted: {accepted}"):
+            with refused(
+                f"argument 1 of take is of type {type(array).__name__}; accepted: {accepted}"
+            ):
                 kernel_of(context, parameter)[1, 1](array)
     assert gpu.launches == 0
 
@@ -352,7 +361,9 @@ def test_numpy_scalars_have_the_size(context, gpu):
             half[1, 1](value)
     with refused(f"argument 1 of take is of type float32 and has 4 bytes; {accepted}"):
         half[1, 1](numpy.float32(1))
-    with refused("argument 1 of take is of type float64 and has 8 bytes; accepted: a float (float)"):
+    with refused(
+        "argument 1 of take is of type float64 and has 8 bytes; accepted: a float (float)"
+    ):
         kernel_of(context, "float f")[1, 1](numpy.float64(1))
     half[1, 1](numpy.float16(1))
     assert gpu.last_arguments == b"\x00\x3c"
@@ -388,7 +399,9 @@ def test_a_torch_that_is_elsewhere(saxpy, gpu):
     "config", [4, (4,), (1, 2, 3, 4), [1, 2], None], ids=["int", "one", "four", "list", "None"]
 )
 def test_what_is_in_the_brackets(saxpy, config):
-    with refused(f"kernel[...] = {config!r}; accepted: kernel[grid, block], kernel[grid, block, sh"):
+    with refused(
+        f"kernel[...] = {config!r}; accepted: kernel[grid, block], kernel[grid, block, sh"
+    ):
         saxpy[config]
 
 
@@ -454,12 +467,18 @@ def accepted(kernel):
     words = str(error.value).split("; accepted: ")[1].partition(": ")[2]
     ours = {"a pointer": "p", "float": "f", "double": "d", "bool": "b"}
     found = (re.search(r"\(([^()]*)\)", word) for word in words.split("; "))
-    return "".join("?" if one is None else ours.get(one[1], one[1][:1] + one[1][-7:-6]) for one in found)
+    return "".join(
+        "?" if one is None else ours.get(one[1], one[1][:1] + one[1][-7:-6]) for one in found
+    )
 
 
 SYMBOLS = [
     ("take", "float* a, float* b, float c, double d", "ppfd"),
-    ("take", "const float* a, const float* b, float* c, float* const* d, float** e, float f", "pppppf"),
+    (
+        "take",
+        "const float* a, const float* b, float* c, float* const* d, float** e, float f",
+        "pppppf",
+    ),
     ("take", "volatile const int* __restrict__ a, const double b, bool c", "pdb"),
     ("take", "Pair a, Pair* b, Pair* c, float d", "?ppf"),
     ("take", "Box<float, 3> a, Box<float, 3>* b, float d, double* e", "?pfp"),
@@ -600,7 +619,10 @@ def test_spills_are_an_error_on_request(context):
         ({"source": " "}, "source of saxpy is empty"),
         ({"name": 3}, "name = 3; accepted: a str"),
         ({"name": "saxpy\0"}, "name = 'saxpy\\x00'; accepted: text without NUL characters"),
-        ({"includes": "folder"}, "includes: is of type str; accepted: a list or tuple of str, byte"),
+        (
+            {"includes": "folder"},
+            "includes: is of type str; accepted: a list or tuple of str, byte",
+        ),
         ({"includes": [3]}, "includes[0] = 3; accepted: a str, bytes or a path"),
         ({"options": "-DX"}, "options: is of type str; accepted: a list or tuple of str"),
         ({"options": ["-DX", b"-DY"]}, "options[1] = b'-DY'; accepted: a str"),
@@ -623,7 +645,9 @@ def test_names_are_checked(context):
 
 def test_compile_keeps_a_context(monkeypatch, context, gpu):
     made = []
-    monkeypatch.setattr(cubinery.kernels, "context_of", lambda device: made.append(device) or context)
+    monkeypatch.setattr(
+        cubinery.kernels, "context_of", lambda device: made.append(device) or context
+    )
     kernel = cubinery.compile(SAXPY, name="saxpy", options=["-DX=1"])
     assert made == [0] and kernel.context is context
     monkeypatch.setattr(_arrays, "current_device", lambda: 3)
