@@ -111,7 +111,7 @@ std::optional<std::string> stale(const Setting& setting, const Decision& decisio
   if (templates == ours.templates.end()) return "this version has no such path";
   if (templates->second != decision.templates) return "the kernels' templates have changed";
   if (ours.nvrtc.empty() || setting.nvrtc == ours.nvrtc) return std::nullopt;
-  return fmt::format("NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
+  return fmt::format("measured with NVRTC {}, here {}", setting.nvrtc, ours.nvrtc);
 }
 
 Wanted wanted_of(const TuningSpace& space) {
@@ -324,6 +324,10 @@ std::string Ladder::why(const Nearest& nearest) const {
   std::string text = fmt::format("measured on {}", name_of(setting.gpu));
   if (!setting.gpu.is_same(wanted_.gpu)) {
     text += fmt::format(" ({} SMs, here {})", setting.gpu.sm_count, wanted_.gpu.sm_count);
+  }
+  // Where the compiler here is not known yet nobody can say whether it is another.
+  if (wanted_.toolchain.nvrtc.empty() && !setting.nvrtc.empty()) {
+    text += " with NVRTC " + setting.nvrtc;
   }
   text += " for " + to_text(setting.features);
   const std::string& ours = wanted_.problem;

@@ -235,7 +235,7 @@ TEST_CASE("StaleResultsAnswerBelowAllOthersAndAreCounted", "[tuner]") {
   CHECK(answer(results, 64) == "stale: 2");  // the earlier
   CHECK(answer(results, 1024) ==
         "no result within a factor of 8; 2 results are stale: the kernels' templates have changed; "
-        "1 result is stale: NVRTC 12.9.41, here 13.0.88");
+        "1 result is stale: measured with NVRTC 12.9.41, here 13.0.88");
   // Any other is better, and where it is too far the stale ones answer.
   results.push_back(result_of(1024, warps(3), kOtherGate, gpu_of(66)));
   CHECK(answer(results, 512) == "same architecture: 3");
@@ -330,6 +330,11 @@ TEST_CASE("AnAnswerSaysWhichMeasurementDecided", "[tuner]") {
   CHECK(why({faster}, 256) ==
         "measured on NVIDIA H200 for states=256: 3.1 % faster than the default (142.1 against "
         "146.7 us)");
+  Wanted any_compiler = wanted();
+  any_compiler.toolchain.nvrtc.clear();
+  CHECK(why({of_old_compiler(faster)}, 256, any_compiler) ==
+        "measured on NVIDIA H200 with NVRTC 12.9.41 for states=256: 3.1 % faster than the default "
+        "(142.1 against 146.7 us)");
   CHECK(why({faster, result_of(4096, warps(2))}, 512) ==
         "measured on NVIDIA H200 for states=256: 3.1 % faster than the default (142.1 against "
         "146.7 us); the nearest of 2 measured shapes");
@@ -346,7 +351,8 @@ TEST_CASE("AnAnswerSaysWhichMeasurementDecided", "[tuner]") {
         "measured on NVIDIA H200 for states=256 of a similar problem (gate=alpha); stale: the "
         "kernels' templates have changed");
   CHECK(why({of_old_compiler(result_of(64, warps(1), kFixed, gpu_of(33)))}, 256) ==
-        "measured on Other 33 (33 SMs, here 132) for states=64; stale: NVRTC 12.9.41, here "
+        "measured on Other 33 (33 SMs, here 132) for states=64; stale: measured with NVRTC "
+        "12.9.41, here "
         "13.0.88");
 }
 
