@@ -10,7 +10,16 @@
 // and the section named .nv.info.<kernel>, a list of attributes (NVIDIA documents neither):
 //
 //   attribute   u8 form, u8 kind, u16 value; in form 4 the value is the size of what follows it
+//
+// NVRTC 12.8 and 12.9 write that note for sm_100 and newer.  Before that their cubins, as those of
+// 12.4 and 12.6, are of an older form, in which the ELF header's words tell:
+//
+//   OS ABI, its version   0x33, 7; with the note 0x41, 8
+//   version               128 for CUDA 12.8; with the note 1
+//   flags                 0x005a0d5a for sm_90a: the architecture, twice, and 0x800 for an 'a'
 #include "cache/cubin_note.h"
+
+#include <fmt/format.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +35,15 @@ constexpr std::uint64_t kMachineCuda = 190;
 constexpr std::size_t kVersionWord = 12;
 constexpr std::size_t kCommandLineWord = 20;
 constexpr std::size_t kStringTable = 24;
+// Words of the ELF header, in the form without the note.
+constexpr std::size_t kAbiBytes = 7;
+constexpr std::uint64_t kAbiWithoutNote = 0x0733;
+constexpr std::size_t kVersionBytes = 20;
+constexpr std::uint64_t kFirstToolkit = 120;
+constexpr std::uint64_t kLastToolkit = 129;
+constexpr std::size_t kFlagBytes = 48;
+constexpr std::uint64_t kExactFlag = 0x800;
+constexpr std::uint64_t kFirstWithNote = 100;  // of the architectures
 // Attributes of .nv.info.<kernel>.
 constexpr std::uint64_t kFormSized = 4;
 constexpr std::uint64_t kKindParameter = 0x17;
@@ -151,13 +169,19 @@ std::string arch_in(std::string_view command_line) {
   return arch.starts_with("sm_") ? std::string(arch) : std::string();
 }
 
-// "Cuda compilation tools, release 13.0, V13.0.88" -> "13.0.88"
-std::string version_in(std::string_view text) {
-  constexpr std::string_view kMark = ", V";
-  const std::size_t mark = text.rfind(kMark);
-  if (mark == text.npos) return {};
-  text.remove_prefix(mark + kMark.size());
-  return std::string(text.substr(0, text.find_first_not_of("0123456789.")));
+// What a header of the form without the note says.
+std::optional<CubinNote> read_header(std::string_view cubin) {
+  const std::uint64_t toolkit = number(cubin, kVersionBytes, 4);
+  const std::uint64_t flags = number(cubin, kFlagBytes, 4);
+  const std::uint64_t arch = flags & 0xff;
+  const bool is_known = number(cubin, kAbiBytes, 2) == kAbiWithoutNote &&
+                        toolkit >= kFirstToolkit && toolkit <= kLastToolkit &&
+                        arch == (flags >> 16 & 0xff) && arch < kFirstWithNote;
+  // The table of sections is near the end: a file that is cut off has none.
+  if (!is_known || Sections(cubin).named(".nv.info").empty()) return std::nullopt;
+  return CubinNote{.arch = fmt::format("sm_{}{}", arch, (flags & kExactFlag) != 0 ? "a" : ""),
+                   .compiler = fmt::format("{}.{}", toolkit / 10, toolkit % 10),
+                   .has_build = false};
 }
 
 // Notes a parameter's size by its attribute; false: it was there before, or is beyond any kernel's.
@@ -175,15 +199,44 @@ bool add_size(std::string_view attribute, bool is_large, std::vector<std::size_t
 
 }  // namespace
 
+std::string toolkit_version_in(std::string_view text) {
+  constexpr std::string_view kMark = ", V";
+  const std::size_t mark = text.rfind(kMark);
+  if (mark == text.npos) return {};
+  text.remove_prefix(mark + kMark.size());
+  return std::string(text.substr(0, text.find_first_not_of("0123456789.")));
+}
+
+bool CubinNote::is_by(std::string_view version) const {
+  if (has_build) return version == compiler;
+  return version.starts_with(compiler + ".");
+}
+
 std::optional<CubinNote> read_cubin_note(std::string_view cubin) {
   if (!is_gpu_elf(cubin)) return std::nullopt;
   const std::string_view descriptor = toolkit_descriptor(Sections(cubin).named(kSection));
+  if (descriptor.empty()) return read_header(cubin);
   if (descriptor.size() <= kStringTable) return std::nullopt;
   const std::string_view strings = descriptor.substr(kStringTable);
+  const std::string_view tool = string_at(strings, number(descriptor, kVersionWord, 4));
   CubinNote note{.arch = arch_in(string_at(strings, number(descriptor, kCommandLineWord, 4))),
-                 .compiler = version_in(string_at(strings, number(descriptor, kVersionWord, 4)))};
+                 .compiler = toolkit_version_in(tool)};
   if (note.arch.empty() || note.compiler.empty()) return std::nullopt;
   return note;
+}
+
+std::optional<std::string> wrong_cubin(std::string_view cubin, std::string_view arch,
+                                       std::string_view compiler) {
+  const std::optional<CubinNote> note = read_cubin_note(cubin);
+  if (!note) return "the cubin has no compiler note";
+  if (note->arch != arch) {
+    return fmt::format("the cubin is for {}, its entry says {}", note->arch, arch);
+  }
+  if (!note->is_by(compiler)) {
+    return fmt::format("the cubin is from compiler {}, its entry says {}", note->compiler,
+                       compiler);
+  }
+  return std::nullopt;
 }
 
 std::optional<KernelParameters> read_parameters(std::string_view cubin, std::string_view kernel) {

@@ -83,6 +83,7 @@ class Doctor {
 
   const Options options_;
   std::vector<Gpu> gpus_;
+  int driver_version_ = 0;  // 0: none that can be used
   bool has_nvrtc_ = false;
   std::vector<Finding> findings_;
 };
@@ -110,7 +111,8 @@ void Doctor::driver() {
     const std::string why(driver.error().message());
     return add(has_gpu ? Health::kFail : Health::kWarn, "driver", why, advice);
   }
-  add(Health::kOk, "driver", fmt::format("for CUDA {}", driver_version_text((*driver)->version())));
+  driver_version_ = (*driver)->version();
+  add(Health::kOk, "driver", fmt::format("for CUDA {}", driver_version_text(driver_version_)));
   Result<std::vector<Gpu>> gpus = list_gpus(**driver);
   if (!gpus) return add(Health::kFail, "gpu", std::string(gpus.error().message()), advice);
   gpus_ = *std::move(gpus);
@@ -129,7 +131,7 @@ void Doctor::gpu(const Gpu& gpu) {
 void Doctor::nvrtc() {
   if (options_.offline) return add(Health::kOk, "nvrtc", "not needed: CUBINERY_OFFLINE=1");
   const Result<std::shared_ptr<const Nvrtc>> nvrtc =
-      Nvrtc::open(options_.nvrtc_path, trust_of(options_));
+      Nvrtc::open(options_.nvrtc_path, trust_of(options_), driver_version_);
   has_nvrtc_ = nvrtc.has_value();
   if (nvrtc) {
     for (const std::string& refused : (*nvrtc)->passed_over()) {

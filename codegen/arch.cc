@@ -8,7 +8,8 @@
 namespace cubinery {
 namespace {
 
-// What the templates are compiled and tested for; all are accepted by NVRTC 13.0.
+// What the templates are compiled and tested for; all are accepted by NVRTC 13.0, and some
+// by older ones (nvrtc_since()).
 constexpr std::array<Arch, 15> kArchitectures{{{8, 0},
                                                {8, 6},
                                                {8, 7},
@@ -46,6 +47,13 @@ std::optional<Arch> native_arch(int major, int minor) {
     if (arch.major == major && arch.minor == minor) return arch;
   }
   return std::nullopt;
+}
+
+std::string_view nvrtc_since(const Arch& arch) {
+  if (arch.major == 11) return "13.0";  // 12.x calls it sm_101
+  const bool is_of_129 = arch.suffix == 'f' || (arch.major == 10 && arch.minor == 3) ||
+                         (arch.major == 12 && arch.minor == 1);
+  return is_of_129 ? "12.9" : "12.8";
 }
 
 bool runs_on(const Arch& arch, int major, int minor) {

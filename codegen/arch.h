@@ -25,6 +25,9 @@ std::optional<Arch> parse_arch(std::string_view name);
 // The architecture to compile for on a device: the one with the most features.  nullopt: not known.
 std::optional<Arch> native_arch(int major, int minor);
 
+// Since which version, "12.9", NVRTC compiles for it.
+std::string_view nvrtc_since(const Arch& arch);
+
 // Whether a cubin for `arch` runs on a device of this compute capability.
 bool runs_on(const Arch& arch, int major, int minor);
 

@@ -30,7 +30,8 @@ struct Identity {
   std::string key;     // canonical text
   std::string template_digest;
   std::string headers_digest;
-  std::string options;  // NVRTC's options without the key and the architecture, separated by spaces
+  // Those that are asked of any NVRTC, without the key and the architecture, separated by spaces.
+  std::string options;
   std::string arch;     // "sm_90a"
   std::string nvrtc;    // "13.0.88"; empty while not known
 

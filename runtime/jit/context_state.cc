@@ -103,15 +103,8 @@ Status check_spills(const KernelInfo& info, std::string_view log) {
 }  // namespace
 
 std::optional<std::string> cubin_mismatch(const Entry& entry) {
-  const std::optional<CubinNote> note = read_cubin_note(entry.cubin);
-  if (!note) return "the cubin has no compiler note";
-  if (note->arch != entry.identity.arch) {
-    return fmt::format("the cubin is for {}, its entry says {}", note->arch, entry.identity.arch);
-  }
-  if (note->compiler != entry.identity.nvrtc) {
-    return fmt::format("the cubin is from compiler {}, its entry says {}", note->compiler,
-                       entry.identity.nvrtc);
-  }
+  const Identity& identity = entry.identity;
+  if (auto wrong = wrong_cubin(entry.cubin, identity.arch, identity.nvrtc)) return wrong;
   KernelInfo info;
   if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
   if (is_source_key(entry.identity.key) && info.symbol.empty()) {
@@ -143,7 +136,8 @@ const Result<std::shared_ptr<const Nvrtc>>& Context::State::nvrtc() const {
     if (options.offline) {
       nvrtc_.emplace(Status(Code::kUnsupported, "NVRTC: not opened, the context is offline"));
     } else {
-      nvrtc_.emplace(Nvrtc::open(options.nvrtc_path, trust_of(options)));
+      const int driver = device ? device->driver().version() : 0;
+      nvrtc_.emplace(Nvrtc::open(options.nvrtc_path, trust_of(options), driver));
     }
     knows_nvrtc_ = true;
     if (!*nvrtc_ || !options.log) return;
@@ -433,6 +427,7 @@ Result<Explanation> Context::State::explain(const Recipe& recipe) const {
     explanation.info = info_of(identity);
     explain_miss(identity, &explanation);
   }
+  explanation.options = options_given(std::move(explanation.options), explanation.info.nvrtc);
   explanation.identity = to_text(identity);
   return explanation;
 }

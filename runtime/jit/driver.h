@@ -66,8 +66,8 @@ namespace cubinery {
   F(cuEventSynchronize)                \
   F(cuEventElapsedTime)
 
-// Cubins of NVRTC 13 need it.
-inline constexpr int kMinDriverVersion = 13000;
+// Drivers from 570 on.  Cubins of NVRTC 13 need one for CUDA 13.0 (580).
+inline constexpr int kMinDriverVersion = 12080;
 
 // "13.0" for 13000.
 std::string driver_version_text(int version);

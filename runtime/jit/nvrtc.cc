@@ -6,9 +6,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 
 #include "cache/cubin_note.h"
+#include "cache/version_order.h"
+#include "codegen/arch.h"
+#include "runtime/jit/driver.h"
 #include "runtime/jit/native_code.h"
 #include "runtime/jit/nvrtc_places.h"
 #include "runtime/jit/on_threads.h"
@@ -16,9 +20,19 @@
 namespace cubinery {
 namespace {
 
-// Cubins of older ones (12.4, 12.8 and 12.9 were tried) do not name the compiler that made them.
-constexpr int kMinMajor = 13;
-constexpr int kMinMinor = 0;
+constexpr int kMinMajor = 12;
+constexpr int kMinMinor = 8;
+// What is looked for first: results inside the library were measured with it.
+constexpr int kFirstMajor = 13;
+
+// What older versions do not know.
+struct NewOption {
+  std::string_view name;
+  std::string_view since;
+};
+constexpr NewOption kNewOptions[] = {{"--no-cache", "12.9"}};
+constexpr std::string_view kArchOption = "--gpu-architecture=";
+constexpr std::string_view kSubject = "NVRTC: ";
 
 // The folder of the library that this is in, and that of the program.
 std::vector<std::filesystem::path> own_folders() {
@@ -35,9 +49,39 @@ std::vector<std::filesystem::path> own_folders() {
 
 // The loader's search path, then the usual places.
 std::vector<std::string> candidates() {
-  std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so"};
+  std::vector<std::string> paths = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
   for (std::string& path : nvrtc_places("/", own_folders())) paths.push_back(std::move(path));
   return paths;
+}
+
+// Whether a library may be of this generation, by the number at the end of its name; of
+// kFirstMajor: or newer.
+bool may_be_of(std::string_view library, int generation) {
+  const std::string_view number = library.substr(library.rfind('.') + 1);
+  int major = 0;
+  const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), major);
+  if (error != std::errc() || stop != number.data() + number.size()) return true;
+  return generation == kFirstMajor ? major >= kFirstMajor : major == generation;
+}
+
+// "NVRTC 12.8.93 does not know sm_103a; NVRTC 12.9 and newer do", where that is why it refuses
+// options.
+std::optional<std::string> unknown_arch(const std::vector<std::string>& options,
+                                        std::string_view version) {
+  for (const std::string_view option : options) {
+    if (!option.starts_with(kArchOption)) continue;
+    const std::optional<Arch> arch = parse_arch(option.substr(kArchOption.size()));
+    if (!arch || !version_less(version, nvrtc_since(*arch))) continue;
+    return fmt::format("NVRTC {} does not know {}; NVRTC {} and newer do", version, arch->name(),
+                       nvrtc_since(*arch));
+  }
+  return std::nullopt;
+}
+
+// "// Cuda compilation tools, release 12.8, V12.8.93" among the first lines.
+std::string version_of_ptx(std::string_view ptx) {
+  const std::size_t at = ptx.find("// Cuda compilation tools, release ");
+  return at == ptx.npos ? "" : toolkit_version_in(ptx.substr(at, ptx.find('\n', at) - at));
 }
 
 // A program that is destroyed on every path.
@@ -57,47 +101,92 @@ class Program {
 
 }  // namespace
 
-Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path, const Trust& trust) {
+std::vector<std::string> options_given(std::vector<std::string> options, std::string_view version) {
+  if (version.empty()) return options;
+  std::erase_if(options, [&](const std::string& option) {
+    return std::any_of(std::begin(kNewOptions), std::end(kNewOptions), [&](const NewOption& known) {
+      return option == known.name && version_less(version, known.since);
+    });
+  });
+  return options;
+}
+
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::open(const std::string& path, const Trust& trust,
+                                                 int driver) {
+  if (path.empty()) return open_newest(candidates(), trust, driver);
   std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
-  const std::vector<std::string> places = path.empty() ? candidates() : std::vector{path};
   std::string why_not;
-  if (!nvrtc->open_first(places, trust, &why_not)) {
-    return Status(Code::kUnsupported,
-                  fmt::format("NVRTC: cannot open any of: {} ({}); install the CUDA toolkit or the "
-                              "PyPI package nvidia-cuda-nvrtc, or name libnvrtc.so in "
-                              "Options::nvrtc_path (CUBINERY_NVRTC)",
-                              fmt::join(places, ", "), why_not));
-  }
-  CUBINERY_RETURN_IF_ERROR(nvrtc->load());
-  CUBINERY_RETURN_IF_ERROR(nvrtc->check_version());
-  nvrtc->load_optional();
-  nvrtc->open_builtins(trust);
-  CUBINERY_RETURN_IF_ERROR(nvrtc->find_build());
+  if (!nvrtc->open_library(path, trust, &why_not)) return nvrtc->not_found({path}, why_not);
+  CUBINERY_RETURN_IF_ERROR(nvrtc->load(driver));
+  CUBINERY_RETURN_IF_ERROR(nvrtc->complete(trust));
   return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
 }
 
-bool Nvrtc::open_first(const std::vector<std::string>& candidates, const Trust& trust,
-                       std::string* why_not) {
-  for (const std::string& candidate : candidates) {
-    is_by_path_ = candidate.find('/') != candidate.npos;
-    const Status trusted = is_by_path_ ? check_library(candidate, trust) : Status();
-    if (trusted.ok() && library_.open(candidate)) {
-      path_ = candidate;
-      return true;
-    }
-    if (!trusted.ok()) {
-      passed_over_.push_back(fmt::format("{}: {}", candidate, trusted.message()));
-    } else if (why_not->empty()) {
-      *why_not = library_.error();
+Result<std::shared_ptr<const Nvrtc>> Nvrtc::open_newest(const std::vector<std::string>& candidates,
+                                                        const Trust& trust, int driver) {
+  std::shared_ptr<Nvrtc> nvrtc(new Nvrtc);
+  CUBINERY_RETURN_IF_ERROR(nvrtc->load_newest(candidates, trust, driver));
+  CUBINERY_RETURN_IF_ERROR(nvrtc->complete(trust));
+  return std::shared_ptr<const Nvrtc>(std::move(nvrtc));
+}
+
+Status Nvrtc::load_newest(const std::vector<std::string>& candidates, const Trust& trust,
+                          int driver) {
+  std::string why_not;
+  std::vector<std::string> unfit;  // each once: the loader's have several names
+  for (const int generation : {kFirstMajor, kMinMajor}) {
+    for (const std::string& candidate : candidates) {
+      if (!may_be_of(candidate, generation) || !open_library(candidate, trust, &why_not)) continue;
+      const Status fits = load(driver);
+      if (fits.ok() && major_ >= generation) return {};
+      std::string why(fits.message().substr(fits.ok() ? 0 : kSubject.size()));
+      if (fits.ok() || std::find(unfit.begin(), unfit.end(), why) != unfit.end()) continue;
+      unfit.push_back(std::move(why));
     }
   }
-  for (const std::string& passed_over : passed_over_) {
-    *why_not += fmt::format("{}{}", why_not->empty() ? "" : "; ", passed_over);
+  if (!unfit.empty()) why_not = fmt::format("{}", fmt::join(unfit, "; "));
+  return not_found(candidates, why_not);
+}
+
+Status Nvrtc::load(int driver) {
+  CUBINERY_RETURN_IF_ERROR(load_functions());
+  return check_version(driver);
+}
+
+Status Nvrtc::complete(const Trust& trust) {
+  load_optional();
+  open_builtins(trust);
+  return find_build();
+}
+
+bool Nvrtc::open_library(const std::string& candidate, const Trust& trust, std::string* why_not) {
+  is_by_path_ = candidate.find('/') != candidate.npos;
+  const Status trusted = is_by_path_ ? check_library(candidate, trust) : Status();
+  if (trusted.ok() && library_.open(candidate)) {
+    path_ = candidate;
+    return true;
+  }
+  if (!trusted.ok()) {
+    passed_over_.push_back(fmt::format("{}: {}", candidate, trusted.message()));
+  } else if (why_not->empty()) {
+    *why_not = library_.error();
   }
   return false;
 }
 
-Status Nvrtc::load() {
+Status Nvrtc::not_found(const std::vector<std::string>& candidates, std::string why_not) const {
+  for (const std::string& passed_over : passed_over_) {
+    why_not += fmt::format("{}{}", why_not.empty() ? "" : "; ", passed_over);
+  }
+  return Status(Code::kUnsupported,
+                fmt::format("{}cannot open any of: {} ({}); install the CUDA toolkit or the "
+                            "PyPI package nvidia-cuda-nvrtc (of CUDA 12: nvidia-cuda-nvrtc-cu12), "
+                            "or name libnvrtc.so in "
+                            "Options::nvrtc_path (CUBINERY_NVRTC)",
+                            kSubject, fmt::join(candidates, ", "), why_not));
+}
+
+Status Nvrtc::load_functions() {
 #define CUBINERY_LOAD(function)                                                                   \
   function##_ = reinterpret_cast<decltype(&::function)>(library_.symbol(#function));              \
   if (function##_ == nullptr) {                                                                   \
@@ -114,17 +203,21 @@ Status Nvrtc::load() {
   return {};
 }
 
-Status Nvrtc::check_version() {
-  int major = 0;
+Status Nvrtc::check_version(int driver) {
   int minor = 0;
-  if (nvrtcVersion_(&major, &minor) != NVRTC_SUCCESS || major < kMinMajor ||
-      (major == kMinMajor && minor < kMinMinor)) {
+  if (nvrtcVersion_(&major_, &minor) != NVRTC_SUCCESS || major_ < kMinMajor ||
+      (major_ == kMinMajor && minor < kMinMinor)) {
     return Status(Code::kUnsupported,
-                  fmt::format("NVRTC: {} is version {}.{}; needs {}.{} or newer", path_, major,
-                              minor, kMinMajor, kMinMinor));
+                  fmt::format("{}{} is version {}.{}; needs {}.{} or newer", kSubject, path_,
+                              major_, minor, kMinMajor, kMinMinor));
   }
-  version_ = fmt::format("{}.{}", major, minor);
-  return {};
+  version_ = fmt::format("{}.{}", major_, minor);
+  if (driver == 0 || major_ <= driver / 1000) return {};
+  return Status(
+      Code::kUnsupported,
+      fmt::format("{}{} is version {}, and the driver is for CUDA {}; needs a driver for "
+                  "CUDA {}.0 or newer, or NVRTC {}",
+                  kSubject, path_, version_, driver_version_text(driver), major_, driver / 1000));
 }
 
 // NVRTC opens this library by its name when it compiles.  The loader finds it by that name where
@@ -144,12 +237,14 @@ void Nvrtc::open_builtins(const Trust& trust) {
 }
 
 Status Nvrtc::find_build() {
+  constexpr const char* kProbeArch = "sm_80";
   Result<CompileOutput> probe =
       compile({.path = "probe.cu",
                .source = "extern \"C\" __global__ void probe() {}",
                .headers = {},
-               .options = {"--gpu-architecture=sm_80", "--modify-stack-limit=false"},
-               .name = {}});
+               .options = {std::string(kArchOption) + kProbeArch, "--modify-stack-limit=false"},
+               .name = {},
+               .wants_ptx = true});
   if (!probe) {
     const std::string builtins =
         builtins_.is_open()
@@ -163,15 +258,19 @@ Status Nvrtc::find_build() {
                               probe.error().message(), builtins),
                   std::string(probe.error().log()));
   }
-  const std::optional<CubinNote> note = read_cubin_note(probe->cubin);
-  if (!note) {
-    return Status(
-        Code::kUnsupported,
-        fmt::format("NVRTC: cubins of {} (version {}) do not name their compiler; needs {}.{} or "
-                    "newer",
-                    path_, version_, kMinMajor, kMinMinor));
+  const std::string build = version_of_ptx(probe->ptx);
+  if (!build.starts_with(version_ + ".")) {
+    return Status(Code::kUnsupported,
+                  fmt::format("NVRTC: {} is version {}, and its PTX names {} as its compiler",
+                              path_, version_, build.empty() ? "none" : build));
   }
-  version_ = note->compiler;
+  // Entries are checked for this before they are loaded.
+  if (const auto wrong = wrong_cubin(probe->cubin, kProbeArch, build)) {
+    return Status(Code::kUnsupported,
+                  fmt::format("NVRTC: cubins of {} (version {}) are not as expected: {}", path_,
+                              build, *wrong));
+  }
+  version_ = build;
   return {};
 }
 
@@ -263,7 +362,8 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
     }
   }
   std::vector<const char*> options;
-  for (const std::string& option : input.options) options.push_back(option.c_str());
+  const std::vector<std::string> given = options_given(input.options, version_);
+  for (const std::string& option : given) options.push_back(option.c_str());
   for (const std::string& option : more) options.push_back(option.c_str());
   // A thread of the host's may have a small part of the stack that a compiler needs.
   on_large_stack([&] {
@@ -281,9 +381,13 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
     while (output.log.ends_with('\0')) output.log.pop_back();
   }
   if (result == NVRTC_ERROR_INVALID_OPTION) {
+    if (const auto unknown = unknown_arch(given, version_)) {
+      return Status(Code::kUnsupported, fmt::format("{}: {}", input.path, *unknown),
+                    std::move(output.log));
+    }
     return Status(Code::kUnsupported,
                   fmt::format("{}: NVRTC {} does not take the options {}", input.path, version_,
-                              fmt::join(input.options, " ")),
+                              fmt::join(given, " ")),
                   std::move(output.log));
   }
   const char* symbol = nullptr;  // of the program
@@ -295,6 +399,11 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
   if (result == NVRTC_SUCCESS) {
     output.cubin.resize(size);
     result = nvrtcGetCUBIN_(program.get(), output.cubin.data());
+  }
+  if (result == NVRTC_SUCCESS && input.wants_ptx) {
+    result = nvrtcGetPTXSize_(program.get(), &size);
+    output.ptx.resize(size);
+    if (result == NVRTC_SUCCESS) result = nvrtcGetPTX_(program.get(), output.ptx.data());
   }
   if (result != NVRTC_SUCCESS) {
     return Status(Code::kCompileFailed,

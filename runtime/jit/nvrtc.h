@@ -22,6 +22,7 @@ struct CompileInput {
   std::vector<std::pair<std::string, std::string>> headers;
   std::vector<std::string> options;
   std::string name;  // of a __global__ function, which the text names its way; empty: not asked for
+  bool wants_ptx = false;
   // Whether the headers that the source includes before its first token are precompiled, for this
   // source and for others that begin with them (runtime/jit/precompiled_headers.h).  A choice: it
   // takes 400 MB of the process's memory, a file of up to that size that has no name, and a fifth
@@ -44,20 +45,32 @@ struct CompileOutput {
   std::string log;     // ptxas's resource lines and any warnings
   std::string symbol;  // of that function in the cubin
   HeaderSharing headers = HeaderSharing::kNone;
+  std::string ptx{};  // where it is wanted
 };
+
+// Those of an identity's options that NVRTC of this version is given; all where it is empty.  Left
+// out is what it does not know and does all the same: NVRTC 12.8 has no cache to go without.
+std::vector<std::string> options_given(std::vector<std::string> options, std::string_view version);
 
 // Immutable after open() but for precompiled headers; safe to use from any thread, compilations run
 // in parallel.
 class Nvrtc {
  public:
-  // Opens `path`, or the first library found in the usual places, and compiles an empty kernel to
-  // learn the build number, which NVRTC tells in its output only. kUnsupported: not found (says
-  // where it looked), not NVRTC, or too old.
+  // Opens `path`, or the first library found in the usual places, one of CUDA 13 or newer before
+  // those of CUDA 12, and compiles an empty kernel to learn the build number, which NVRTC tells in
+  // its output only. kUnsupported: not found (says where it looked), not NVRTC, or too old.
   // A library that others than those of `trust` could have written is passed over
   // (runtime/jit/native_code.h), unless the loader's search path led to it.
-  static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path, const Trust& trust);
+  // `driver`: Driver::version() of the driver that loads what it makes, which takes cubins of its
+  // own generation and older ones; 0: any.
+  static Result<std::shared_ptr<const Nvrtc>> open(const std::string& path, const Trust& trust,
+                                                   int driver);
+  // The same of these libraries instead of those in the usual places.
+  static Result<std::shared_ptr<const Nvrtc>> open_newest(
+      const std::vector<std::string>& candidates, const Trust& trust, int driver);
 
   // kCompileFailed with the log; kUnsupported when this NVRTC does not know the architecture.
+  // Options: options_given() of the input's.
   Result<CompileOutput> compile(const CompileInput& input) const;
 
   const std::string& version() const { return version_; }  // "13.0.88"
@@ -70,10 +83,14 @@ class Nvrtc {
 
  private:
   Nvrtc() = default;
-  bool open_first(const std::vector<std::string>& candidates, const Trust& trust,
-                  std::string* why_not);
-  Status load();
-  Status check_version();
+  // Whether it is open; else `why_not` or passed_over_ says why not.
+  bool open_library(const std::string& candidate, const Trust& trust, std::string* why_not);
+  Status load_newest(const std::vector<std::string>& candidates, const Trust& trust, int driver);
+  Status not_found(const std::vector<std::string>& candidates, std::string why_not) const;
+  Status load(int driver);
+  Status load_functions();
+  Status check_version(int driver);
+  Status complete(const Trust& trust);
   void open_builtins(const Trust& trust);
   Status find_build();
   void load_optional();
@@ -90,6 +107,7 @@ class Nvrtc {
   std::string path_;
   bool is_by_path_ = false;  // rather than by the loader's search path
   std::vector<std::string> passed_over_;
+  int major_ = 0;
   std::string version_;
 #define CUBINERY_NVRTC_FUNCTIONS(F) \
   F(nvrtcVersion)                   \
@@ -102,7 +120,9 @@ class Nvrtc {
   F(nvrtcAddNameExpression)         \
   F(nvrtcGetLoweredName)            \
   F(nvrtcGetCUBINSize)              \
-  F(nvrtcGetCUBIN)
+  F(nvrtcGetCUBIN)                  \
+  F(nvrtcGetPTXSize)                \
+  F(nvrtcGetPTX)
 #define CUBINERY_DECLARE(function) decltype(&::function) function##_ = nullptr;
   CUBINERY_NVRTC_FUNCTIONS(CUBINERY_DECLARE)
   // Null in an NVRTC that lacks them: it precompiles no headers.

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using Paths = std::vector<fs::path>;
 
-constexpr int kOldest = 13;
+constexpr int kOldest = 12;
 
 // What the folders have with names that begin and end so: folder by folder, the highest version
 // first.  Names are compared: a pattern would take what is special in it from the folder, too.

@@ -47,7 +47,8 @@ std::string chosen_nvrtc() {
   for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
     const std::string home = variable(name);
     if (home.empty()) continue;
-    for (const char* file : {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13"}) {
+    for (const char* file :
+         {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"}) {
       std::error_code ignored;
       if (std::filesystem::exists(home + file, ignored)) return home + file;
     }

@@ -82,7 +82,7 @@ const std::vector<std::string>& fixed_compile_options() {
       "--no-source-include",         // no file of the working directory that no identity names
       "--modify-stack-limit=false",  // the default changes a limit of the whole process
       "-Xptxas=-v",                  // resources in the log
-      "--no-cache",                  // the driver's own cache would swallow the log
+      "--no-cache",                  // its own cache would swallow the log; 12.8 has none
   };
   return kOptions;
 }

@@ -10,7 +10,7 @@
 namespace cubinery {
 
 static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) &&
-              alignof(TensorMap) == alignof(CUtensorMap));
+              alignof(TensorMap) % alignof(CUtensorMap) == 0);  // of CUDA 12 64, of CUDA 13 128
 
 std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& tensor) {
   constexpr std::int64_t kUnit = 16;  // bytes

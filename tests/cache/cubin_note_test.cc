@@ -9,9 +9,10 @@
 namespace cubinery {
 namespace {
 
-// Made by NVRTC 13.0.88 from `__global__ void trivial(float* x) { x[threadIdx.x] *= 2.0f; }`.
-std::string trivial_cubin() {
-  return test::read_bytes(CUBINERY_TEST_DIR "/golden/trivial_sm_90a.cubin");
+// Made by NVRTC 13.0.88 from `__global__ void trivial(float* x) { x[threadIdx.x] *= 2.0f; }`; with
+// a name by 12.8.93 and 12.9.86, without the note but for sm_100a.
+std::string trivial_cubin(const std::string& name = "sm_90a") {
+  return test::read_bytes(CUBINERY_TEST_DIR "/golden/trivial_" + name + ".cubin");
 }
 
 // From a heap block of exactly that size, so that a sanitizer sees any read past the end.
@@ -76,6 +77,73 @@ TEST_CASE("ARealCubinNamesItsArchitectureAndCompiler", "[cache]") {
   CHECK(note->compiler == "13.0.88");
 }
 
+// What a cubin says, and the version that made it.
+struct Cuda12 {
+  std::string name;
+  std::string arch;
+  std::string compiler;
+  std::string version;
+};
+const std::vector<Cuda12> kCuda12 = {{"sm_90a_12.8", "sm_90a", "12.8", "12.8.93"},
+                                     {"sm_90a_12.9", "sm_90a", "12.9", "12.9.86"},
+                                     {"sm_100a_12.8", "sm_100a", "12.8.93", "12.8.93"}};
+
+TEST_CASE("ACubinOfCuda12NamesAsMuchAsItHas", "[cache]") {
+  const auto [name, arch, compiler, version] = GENERATE(from_range(kCuda12));
+  const std::string cubin = trivial_cubin(name);
+  const std::optional<CubinNote> note = read_exactly(cubin);
+  REQUIRE(note);
+  CHECK(note->arch == arch);
+  CHECK(note->compiler == compiler);
+  CHECK(note->has_build == (compiler == version));
+  CHECK_FALSE(wrong_cubin(cubin, arch, version));
+  const std::optional<KernelParameters> parameters = read_parameters(cubin, "trivial");
+  REQUIRE(parameters);
+  CHECK(parameters->count == 1);
+  CHECK(parameters->bytes == 8);
+}
+
+TEST_CASE("ACubinWithoutTheNoteIsOfItsToolkitAndArchitectureOnly", "[cache]") {
+  const std::string cubin = trivial_cubin("sm_90a_12.8");
+  CHECK_FALSE(wrong_cubin(cubin, "sm_90a", "12.8.61"));  // another build: it does not say
+  for (const std::string version : {"12.9.86", "13.0.88", "12.80.1", "12.8", "12", "2.8.93", ""}) {
+    CHECK(wrong_cubin(cubin, "sm_90a", version) ==
+          "the cubin is from compiler 12.8, its entry says " + version);
+  }
+  for (const std::string arch : {"sm_90", "sm_80", "sm_100a", ""}) {
+    CHECK(wrong_cubin(cubin, arch, "12.8.93") == "the cubin is for sm_90a, its entry says " + arch);
+  }
+  CHECK(wrong_cubin(trivial_cubin("sm_100a_12.8"), "sm_100a", "12.8.61") ==
+        "the cubin is from compiler 12.8.93, its entry says 12.8.61");
+}
+
+// Of the form that cubins of CUDA 13 have, and of CUDA 12 for sm_100 and newer.
+TEST_CASE("WhereTheNoteBelongsItIsNeeded", "[cache]") {
+  for (const std::string name : {"sm_90a", "sm_100a_12.8"}) {
+    std::string cubin = trivial_cubin(name);
+    for (std::size_t at = 0; (at = cubin.find(".note.nv.tkinfo", at)) != cubin.npos; ++at) {
+      cubin[at + 1] = 'N';
+    }
+    CHECK(wrong_cubin(cubin, "sm_90a", "13.0.88") == "the cubin has no compiler note");
+    CHECK(wrong_cubin(cubin, "sm_100a", "12.8.93") == "the cubin has no compiler note");
+  }
+}
+
+TEST_CASE("AHeaderThatNoToolkitWritesNamesNone", "[cache]") {
+  const std::string cubin = trivial_cubin("sm_90a_12.8");
+  const auto names = [&](std::size_t at, std::uint64_t value, std::size_t size) {
+    std::string other = cubin;
+    put(&other, at, value, size);
+    return read_exactly(other).has_value();
+  };
+  CHECK(names(48, 0x00500550, 4));        // sm_80
+  CHECK_FALSE(names(48, 0x00500d5a, 4));  // the architecture's two places differ
+  CHECK_FALSE(names(48, 0x00640d64, 4));  // sm_100a has the note
+  CHECK_FALSE(names(7, 0x0841, 2));       // as cubins with the note have it
+  CHECK_FALSE(names(8, 6, 1));
+  for (const std::uint64_t version : {0, 1, 119, 130, 1280}) CHECK_FALSE(names(20, version, 4));
+}
+
 TEST_CASE("TheToolkitNoteIsFoundBehindOthers", "[cache]") {
   const std::string notes = make_note("Somebody", 2000, kVersion, "-arch sm_80") +
                             make_note("NVIDIA Corp", 1000, kVersion, "-arch sm_86") +
@@ -128,18 +196,21 @@ TEST_CASE("ARealCubinCountsItsKernelsParameters", "[cache]") {
 }
 
 TEST_CASE("TruncatedCubinsAreRefusedOrRight", "[cache]") {
-  const std::string cubin = trivial_cubin();
+  const std::string name = GENERATE(as<std::string>{}, "sm_90a", "sm_90a_12.8");
+  const std::string compiler = name == "sm_90a" ? "13.0.88" : "12.8";
+  const std::string cubin = trivial_cubin(name);
   REQUIRE_FALSE(cubin.empty());
+  CHECK_FALSE(read_exactly(cubin.substr(0, 64)));  // the header alone
   for (std::size_t size = 0; size < cubin.size(); ++size) {
     const std::optional<CubinNote> note = read_exactly(cubin.substr(0, size));
     // What is cut off may be nothing that the note needs.
     INFO("first " << size << " bytes");
-    REQUIRE((!note || (note->arch == "sm_90a" && note->compiler == "13.0.88")));
+    REQUIRE((!note || (note->arch == "sm_90a" && note->compiler == compiler)));
   }
 }
 
 TEST_CASE("FlippedBytesDoNoHarm", "[cache]") {
-  const std::string cubin = trivial_cubin();
+  const std::string cubin = trivial_cubin(GENERATE(as<std::string>{}, "sm_90a", "sm_90a_12.8"));
   std::vector<char> damaged(cubin.begin(), cubin.end());
   std::size_t refused = 0;
   for (char& byte : damaged) {

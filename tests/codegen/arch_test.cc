@@ -115,6 +115,19 @@ TEST_CASE("ABlocksSharedMemoryDependsOnTheArchitecture", "[cpu]") {
   }
 }
 
+// What NVRTC 12.8.93, 12.9.86 and 13.0.88 were found to compile for.
+TEST_CASE("AnArchitectureIsKnownSinceAVersionOfNvrtc", "[cpu]") {
+  const std::set<std::string> of_12_8 = {"sm_80",  "sm_86",   "sm_87",  "sm_89",
+                                         "sm_90a", "sm_100a", "sm_120a"};
+  const std::set<std::string> of_13_0 = {"sm_110a", "sm_110f"};
+  for (const std::string& name : known_architectures()) {
+    INFO(name);
+    CHECK(nvrtc_since(parse_arch(name).value()) == (of_12_8.contains(name)   ? "12.8"
+                                                    : of_13_0.contains(name) ? "13.0"
+                                                                             : "12.9"));
+  }
+}
+
 TEST_CASE("ClustersCameWithHopper", "[cpu]") {
   CHECK_FALSE(has_clusters(8));
   CHECK(has_clusters(9));

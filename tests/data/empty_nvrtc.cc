@@ -102,4 +102,12 @@ nvrtcResult nvrtcGetCUBIN(nvrtcProgram program, char* cubin) {
   return CUBINERY_REAL(nvrtcGetCUBIN, program, cubin);
 }
 
+nvrtcResult nvrtcGetPTXSize(nvrtcProgram program, std::size_t* size) {
+  return CUBINERY_REAL(nvrtcGetPTXSize, program, size);
+}
+
+nvrtcResult nvrtcGetPTX(nvrtcProgram program, char* ptx) {
+  return CUBINERY_REAL(nvrtcGetPTX, program, ptx);
+}
+
 }  // extern "C"

@@ -3,18 +3,23 @@
 #include <string>
 #include <string_view>
 
+#include "cache/version_order.h"
+#include "codegen/arch.h"
+#include "cubinery/context.h"
 #include "cubinery/fields.h"
 #include "gdn_decode/fields.h"
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/nvrtc.h"
 #include "runtime/jit/template_source.h"
 #include "tests/catch.h"
+#include "tests/nvrtc_path.h"
 
 namespace cubinery {
 namespace {
 
 const Nvrtc& nvrtc() {
-  static const std::shared_ptr<const Nvrtc> kNvrtc = Nvrtc::open("", {}).value();
+  static const std::shared_ptr<const Nvrtc> kNvrtc =
+      Nvrtc::open(test::nvrtc_path(), {.everybody = true}, 0).value();
   return *kNvrtc;
 }
 
@@ -88,6 +93,21 @@ TEST_CASE("AnArchitectureThatNvrtcDoesNotKnowIsUnsupported", "[nvrtc]") {
   CHECK(output.error().message().starts_with("gdn_decode/gdn_decode.cu: NVRTC " +
                                              nvrtc().version() + " does not take the options "));
   CHECK(output.error().message().find("--gpu-architecture=sm_42") != std::string::npos);
+}
+
+// Every one that NVRTC of this version does not know yet names the version that does.
+TEST_CASE("AnArchitectureOfANewerNvrtcNamesThat", "[nvrtc]") {
+  for (const std::string& arch : known_architectures()) {
+    const Result<CompileOutput> output = compile("{}", arch);
+    const std::string_view since = nvrtc_since(parse_arch(arch).value());
+    INFO(arch);
+    REQUIRE(output.has_value() == !version_less(nvrtc().version(), since));
+    if (output) continue;
+    CHECK(output.error().code() == Code::kUnsupported);
+    CHECK(output.error().message() == "gdn_decode/gdn_decode.cu: NVRTC " + nvrtc().version() +
+                                          " does not know " + arch + "; NVRTC " +
+                                          std::string(since) + " and newer do");
+  }
 }
 
 TEST_CASE("TheOpenLibraryIsNamed", "[nvrtc]") {

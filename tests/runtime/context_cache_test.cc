@@ -400,6 +400,22 @@ TEST_CASE("AnEntryMustFitItsCubin", "[cpu]") {
   CHECK(cubin_mismatch(other) == "the cubin has no compiler note");
 }
 
+TEST_CASE("AnEntryOfCuda12MustFitWhatItsCubinHas", "[cpu]") {
+  Entry entry{.identity = {},
+              .metadata = metadata_json(KernelInfo{}),
+              .cubin = test::read_bytes(CUBINERY_TEST_DIR "/golden/trivial_sm_90a_12.8.cubin")};
+  entry.identity.arch = "sm_90a";
+  entry.identity.nvrtc = "12.8.93";
+  CHECK_FALSE(cubin_mismatch(entry));
+  entry.identity.arch = "sm_80";
+  CHECK(cubin_mismatch(entry) == "the cubin is for sm_90a, its entry says sm_80");
+  entry.identity.arch = "sm_90a";
+  for (const std::string version : {"12.9.86", "13.0.88"}) {
+    entry.identity.nvrtc = version;
+    CHECK(cubin_mismatch(entry) == "the cubin is from compiler 12.8, its entry says " + version);
+  }
+}
+
 TEST_CASE("AHitIsExplained", "[nvrtc]") {
   Workshop shop;
   const std::string path = filled(shop);

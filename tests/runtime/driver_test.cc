@@ -55,7 +55,7 @@ TEST_CASE("AnOldDriverSaysWhichIsNeeded", "[cpu]") {
   const FakeDriver fake(CUBINERY_FAKE_DRIVER);
   fake->version = 11040;
   CHECK(unsupported(fake_options()) == "driver: " CUBINERY_FAKE_DRIVER
-                                       " is for CUDA 11.4; needs 13.0 or newer");
+                                       " is for CUDA 11.4; needs 12.8 or newer");
   fake->version = kMinDriverVersion - 10;
   unsupported(fake_options());
   fake->version = kMinDriverVersion;
@@ -361,7 +361,7 @@ TEST_CASE("AnNvrtcThatIsTooOldIsNamed", "[cpu]") {
   REQUIRE_FALSE(version);
   CHECK(version.error().code() == Code::kUnsupported);
   CHECK(version.error().message() == "NVRTC: " CUBINERY_FAKE_NVRTC
-                                     " is version 12.9; needs 13.0 or newer");
+                                     " is version 12.7; needs 12.8 or newer");
   CHECK(context->compile(GdnDecodeKey{}).error().message() == version.error().message());
 }
 

@@ -40,11 +40,15 @@ TEST_CASE("ToolkitsAreFoundTheHighestVersionFirst", "[cpu]") {
   tree.add("usr/local/cuda-14.0/lib64/libnvrtc.so.13");
   tree.add("usr/local/cuda-13.10/lib64/libnvrtc.so.13");
   tree.add("usr/local/cuda-13.2/lib64/libnvrtc.so.13");
+  tree.add("usr/local/cuda-12.9/lib64/libnvrtc.so.12");
+  tree.add("usr/local/cuda-12.8/lib64/libnvrtc.so.12");
   tree.add("opt/cuda/lib64/libnvrtc.so.13");
   tree.add("usr/local/lib/python3.12/dist-packages/nvidia/cu13/lib/libnvrtc.so.13");
+  tree.add("usr/local/lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
   tree.add("usr/local/lib/python3.9/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
   tree.add("usr/lib/python3/dist-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.13");
-  tree.add("usr/local/cuda-12.9/lib64/libnvrtc.so.12", false);
+  tree.add("usr/local/cuda-11.8/lib64/libnvrtc.so.11.2", false);
+  tree.add("usr/local/cuda-11.8/lib64/libnvrtc.so.11", false);
   tree.add("usr/local/cuda-13.2/lib64/libnvrtc.so.13.2.51", false);
   tree.add("usr/local/cuda-13.2/lib64/libnvrtc.so", false);
   tree.add("usr/local/cuda-13.2/lib64/libnvrtc.so.alt", false);
@@ -57,7 +61,9 @@ TEST_CASE("TheWheelIsFoundBesideWhoAsks", "[cpu]") {
   Tree tree(GENERATE(from_range(kFolders)));
   tree.add("venv/bin/../lib/python3.12/site-packages/nvidia/cu14/lib/libnvrtc.so.14");
   tree.add("venv/bin/../lib/python3.12/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
+  tree.add("venv/bin/../lib/python3.9/site-packages/nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
   tree.add("venv/bin/../lib/python3.9/site-packages/nvidia/cu13/lib/libnvrtc.so.13");
+  tree.add("packages/cubinery/../nvidia/cuda_nvrtc/lib/libnvrtc.so.12");
   tree.add("packages/cubinery/../nvidia/cu13/lib/libnvrtc.so.13");
   fs::create_directories(tree.root / "venv/bin");
   fs::create_directories(tree.root / "packages/cubinery");

@@ -11,6 +11,7 @@
 #include "cubinery/context.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
+#include "tests/nvrtc_path.h"
 
 namespace cubinery::test {
 
@@ -96,6 +97,7 @@ class Workshop {
     Options options;
     options.device = kNoDevice;
     options.arch = "sm_90a";
+    options.nvrtc_path = nvrtc_path();
     options.cache_dir = cache();
     options.template_dirs = {templates()};
     options.log = log_.callback();
