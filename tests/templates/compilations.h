@@ -17,6 +17,7 @@
 #include "cubinery/fields.h"
 #include "runtime/jit/on_threads.h"
 #include "tests/catch.h"
+#include "tests/nvrtc_path.h"
 #include "tests/pairwise.h"
 #include "tests/templates/clean_kernels.h"
 
@@ -102,6 +103,7 @@ inline Context compiler(const std::string& arch) {
   Options options;
   options.device = kNoDevice;
   options.arch = arch;
+  options.nvrtc_path = nvrtc_path();
   options.cache_dir = CUBINERY_COMPILED_DIR;
   options.cache_limit_bytes = std::uint64_t{4} << 30;
   Result<Context> context = Context::create(options);
