@@ -20,7 +20,7 @@ if ((${#missing[@]} > 0)); then
 fi
 
 if ! command -v nvcc >/dev/null && [[ ! -x "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc" ]]; then
-  echo "install_dependencies.sh: no CUDA toolkit (nvcc) found; install one (13.0 or newer) and put it on" \
+  echo "install_dependencies.sh: no CUDA toolkit (nvcc) found; install one (12.8 or newer) and put it on" \
        "PATH, in /usr/local/cuda, or in CUDA_HOME" >&2
   exit 1
 fi
