@@ -119,7 +119,12 @@ class DirectiveScanner {
     text = std::string(trimmed(text));
     kind = kind_of(first_word(text));
     if (kind) {
-      out_.list_.push_back({*kind, out_.original(i), 0, text.size(), out_.texts_.size()});
+      const std::string_view as_written = without_blanks(code_.substr(i + mark));
+      const auto same =
+          std::mismatch(text.begin(), text.end(), as_written.begin(), as_written.end());
+      const auto begin = static_cast<std::size_t>(as_written.data() - code_.data());
+      const auto length = static_cast<std::size_t>(same.first - text.begin());
+      out_.list_.push_back({*kind, out_.original(i), begin, length, out_.texts_.size()});
       out_.texts_.push_back(std::move(text));
     }
     return behind;
@@ -227,7 +232,7 @@ std::string_view Directives::body(const Directive& directive, std::string_view t
 std::optional<std::pair<std::size_t, std::size_t>> Directives::place(const Directive& directive,
                                                                      std::size_t begin,
                                                                      std::size_t length) const {
-  if (directive.own || length == 0) return std::nullopt;
+  if (length == 0 || begin + length > directive.length) return std::nullopt;
   const std::size_t first = original(directive.begin + begin);
   const std::size_t last = original(directive.begin + begin + length - 1);
   if (last - first + 1 != length) return std::nullopt;

@@ -26,10 +26,10 @@ struct Directive {
   };
   Kind kind;
   std::size_t at;  // of its # in the text
-  // Of what is behind the #: in the text without its splices, or of texts_.
+  // Of what is behind the #, in the text without its splices.
   std::size_t begin;
   std::size_t length;
-  std::optional<std::size_t> own;
+  std::optional<std::size_t> own;  // of texts_: its body has fewer comments, from `length` on
 };
 
 // Keeps nothing of the text: its methods are given the same one.
