@@ -13,12 +13,18 @@ struct Oddities {
   bool splices = false;
   bool question_marks = false;
   bool zeros = false;
+  bool doubtful_splices = false;
 };
 Oddities oddities_of(std::string_view text) {
   Oddities oddities;
   for (std::size_t i = 0; (i = find_any<'\0', '\r', '?', '\\'>(text, i)) < text.size(); ++i) {
     const bool ends_line = i + 1 < text.size() && text[i + 1] == '\n';
     oddities.splices |= text[i] == '\r' || (text[i] == '\\' && ends_line);
+    if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] <= ' ' && !ends_line) {
+      const std::size_t end = text.find_first_not_of(" \t\v\f\r", i + 1);
+      const bool has_blanks = end != text.npos && text.substr(i + 1, end - i - 1) != "\r";
+      oddities.doubtful_splices |= has_blanks && text[end] == '\n';
+    }
     oddities.question_marks |= text[i] == '?';
     oddities.zeros |= text[i] == '\0';
   }
@@ -180,6 +186,7 @@ class DirectiveScanner {
 Directives::Directives(std::string_view text) {
   const Oddities oddities = oddities_of(text);
   has_zeros_ = oddities.zeros;
+  has_doubtful_splices_ = oddities.doubtful_splices;
   has_trigraphs_ =
       oddities.question_marks && (text.find("?\?=") != text.npos || text.find("?\?/") != text.npos);
   is_joined_ = oddities.splices;

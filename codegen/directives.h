@@ -50,6 +50,8 @@ class Directives {
   bool has_trigraphs() const { return has_trigraphs_; }
   // Whether a compiler that takes strings of C sees less of it.
   bool has_zeros() const { return has_zeros_; }
+  // Whether a line ends in a backslash and blanks: GCC's preprocessor splices it, NVRTC's does not.
+  bool has_doubtful_splices() const { return has_doubtful_splices_; }
   // Where the first token outside comments and directives is: what is before it is what a
   // precompiled header can hold.
   std::size_t first_token() const { return first_token_; }
@@ -68,6 +70,7 @@ class Directives {
   std::vector<std::pair<std::size_t, std::size_t>> cuts_;
   bool has_trigraphs_ = false;
   bool has_zeros_ = false;
+  bool has_doubtful_splices_ = false;
   std::size_t first_token_ = 0;
 };
 

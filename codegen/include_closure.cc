@@ -94,12 +94,17 @@ class IncludeWalk {
   }
 
   Status visit(Node& node) {
-    if (node.directives->has_trigraphs() || node.directives->has_zeros()) {
-      return Status(
-          Code::kCompileFailed,
-          fmt::format("{}: has {}, with which compilers may read other directives than "
-                      "are seen; accepted: C++ text without",
-                      shown(node), node.directives->has_trigraphs() ? "trigraphs" : "a zero byte"));
+    const Directives& directives = *node.directives;
+    const std::string_view oddity = directives.has_trigraphs() ? "trigraphs"
+                                    : directives.has_zeros()   ? "a zero byte"
+                                    : directives.has_doubtful_splices()
+                                        ? "a backslash and blanks at a line's end"
+                                        : "";
+    if (!oddity.empty()) {
+      return Status(Code::kCompileFailed,
+                    fmt::format("{}: has {}, with which compilers may read other directives than "
+                                "are seen; accepted: C++ text without",
+                                shown(node), oddity));
     }
     for (const Directive& directive : node.directives->list()) {
       CUBINERY_RETURN_IF_ERROR(visit(node, directive));

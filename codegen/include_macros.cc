@@ -8,6 +8,7 @@ namespace cubinery {
 namespace {
 
 constexpr int kMaxDepth = 16;
+constexpr int kMaxSteps = 10'000;  // of one expansion: definitions of definitions multiply
 
 // The parts between the commas of text that begins with a parenthesis, and the text behind its
 // partner; nullopt: it has none.  Commas and parentheses in inner ones are not looked at.
@@ -60,7 +61,7 @@ class IncludeMacros::Expansion {
   // False: what expand() says with nullopt.
   bool add(std::string_view text, int depth) {
     text = trimmed(text);
-    if (text.empty() || depth > kMaxDepth || names_.size() > kMaxCandidates) return false;
+    if (text.empty() || depth > kMaxDepth || ++steps_ > kMaxSteps) return false;
     if (text.front() == '"') {
       const std::optional<HeaderName> name = header_name(text, 0);
       return name && name->length == text.size() && note(std::string(name->name), true);
@@ -109,9 +110,10 @@ class IncludeMacros::Expansion {
   }
 
   // All that what is between angle brackets can expand to.
-  bool inside(std::string_view text, int depth, std::vector<std::string>* all) const {
+  bool inside(std::string_view text, int depth, std::vector<std::string>* all) {
     *all = {""};
-    if (depth > kMaxDepth || text.find('#') != text.npos) return false;
+    if (depth > kMaxDepth || ++steps_ > kMaxSteps) return false;
+    if (text.find('#') != text.npos) return false;
     while (!text.empty()) {
       const std::string_view word = first_word(text);
       const std::string_view part = word.empty() ? text.substr(0, 1) : word;
@@ -130,7 +132,7 @@ class IncludeMacros::Expansion {
 
   // Of a word, itself among them, and of any other character.
   bool values_of(std::string_view part, std::string_view behind, int depth,
-                 std::vector<std::string>* values) const {
+                 std::vector<std::string>* values) {
     values->emplace_back(part);
     if (!is_word(part.front())) return true;
     for (const Definition& definition : macros_.definitions_of(part)) {
@@ -152,6 +154,7 @@ class IncludeMacros::Expansion {
 
   const IncludeMacros& macros_;
   std::vector<Candidate> names_;
+  int steps_ = 0;
 };
 
 void IncludeMacros::define(std::string_view text) {

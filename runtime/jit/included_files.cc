@@ -9,6 +9,9 @@
 namespace cubinery {
 namespace {
 
+// Longer ones no file system has.
+constexpr std::size_t kMaxName = 4096;
+
 using FoundFile = std::shared_ptr<const IncludeFile>;
 
 Status include_error(const Status& error) {
@@ -32,6 +35,7 @@ class IncludedFiles::Reader {
 
   Result<FoundFile> read(std::size_t root, const std::string& name) {
     if (root == folders_.size()) return of_the_library(name);
+    if (name.size() > kMaxName) return FoundFile();
     const std::size_t slash = name.rfind('/');
     Result<bool> exists = has_folder(root, slash == name.npos ? "" : name.substr(0, slash));
     if (!exists) return std::move(exists).error();

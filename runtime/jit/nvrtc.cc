@@ -336,19 +336,33 @@ Result<CompileOutput> Nvrtc::compile_shared(const CompileInput& input) const {
   return output ? std::move(output) : compile_with(input, {});
 }
 
-Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
-                                          const std::vector<std::string>& more,
-                                          bool* precompiled) const {
+nvrtcResult Nvrtc::create(const CompileInput& input, nvrtcProgram* program) const {
   std::vector<const char*> names;
   std::vector<const char*> texts;
   for (const auto& [name, text] : input.headers) {
     names.push_back(name.c_str());
     texts.push_back(text.c_str());
   }
+  return nvrtcCreateProgram_(program, input.source.c_str(), input.path.c_str(),
+                             static_cast<int>(names.size()), texts.data(), names.data());
+}
+
+std::string Nvrtc::log_of(nvrtcProgram program) const {
+  std::string log;
+  std::size_t size = 0;
+  if (nvrtcGetProgramLogSize_(program, &size) == NVRTC_SUCCESS && size > 1) {
+    log.resize(size);
+    if (nvrtcGetProgramLog_(program, log.data()) != NVRTC_SUCCESS) log.clear();
+    while (log.ends_with('\0')) log.pop_back();
+  }
+  return log;
+}
+
+Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
+                                          const std::vector<std::string>& more,
+                                          bool* precompiled) const {
   nvrtcProgram handle = nullptr;
-  nvrtcResult result =
-      nvrtcCreateProgram_(&handle, input.source.c_str(), input.path.c_str(),
-                          static_cast<int>(names.size()), texts.data(), names.data());
+  nvrtcResult result = create(input, &handle);
   if (result != NVRTC_SUCCESS) {
     return Status(Code::kCompileFailed, fmt::format("{}: nvrtcCreateProgram: {}", input.path,
                                                     nvrtcGetErrorString_(result)));
@@ -374,12 +388,7 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
   }
 
   CompileOutput output;
-  std::size_t size = 0;
-  if (nvrtcGetProgramLogSize_(program.get(), &size) == NVRTC_SUCCESS && size > 1) {
-    output.log.resize(size);
-    if (nvrtcGetProgramLog_(program.get(), output.log.data()) != NVRTC_SUCCESS) output.log.clear();
-    while (output.log.ends_with('\0')) output.log.pop_back();
-  }
+  output.log = log_of(program.get());
   if (result == NVRTC_ERROR_INVALID_OPTION) {
     if (const auto unknown = unknown_arch(given, version_)) {
       return Status(Code::kUnsupported, fmt::format("{}: {}", input.path, *unknown),
@@ -390,6 +399,7 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
                               fmt::join(given, " ")),
                   std::move(output.log));
   }
+  std::size_t size = 0;
   const char* symbol = nullptr;  // of the program
   if (result == NVRTC_SUCCESS && !input.name.empty()) {
     result = nvrtcGetLoweredName_(program.get(), input.name.c_str(), &symbol);

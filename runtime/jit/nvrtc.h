@@ -95,6 +95,8 @@ class Nvrtc {
   Status find_build();
   void load_optional();
   bool can_precompile() const;
+  nvrtcResult create(const CompileInput& input, nvrtcProgram* program) const;
+  std::string log_of(nvrtcProgram program) const;
   void grow_heap() const;
   // With options that are no part of the input.  *precompiled: whether headers were.
   Result<CompileOutput> compile_with(const CompileInput& input,

@@ -193,6 +193,9 @@ TEST_CASE("WhatLeadsOutIsRefused", "[cpu]") {
   CHECK(given({}, std::string("int x;\0", 7)) ==
         "k.cu: has a zero byte, with which compilers may read other directives than are seen; "
         "accepted: C++ text without");
+  CHECK(
+      given({}, "#inc\\ \t\nlude \"/etc/passwd\"").starts_with("k.cu: has a backslash and blanks"));
+  CHECK(given({}, "#define A \\\r\n 1\n// \\ x\n").empty());
   CHECK(given({}, "?\?=include \"a.h\"").starts_with("k.cu: has trigraphs, "));
   CHECK(given({}, "// what?\?/\n#include \"/etc/passwd\"").starts_with("k.cu: has trigraphs, "));
 }
@@ -214,6 +217,22 @@ TEST_CASE("ATreeThatMakesItselfEnds", "[cpu]") {
   REQUIRE_FALSE(closure);
   CHECK_THAT(std::string(closure.error().message()),
              Catch::Matchers::StartsWith("k.cu: includes more than 20000 files or 512 MiB"));
+}
+
+TEST_CASE("MacrosThatMultiplyAreRefusedSoon", "[cpu]") {
+  // Each name stands for ten others, or for itself between brackets.
+  std::string text = "#define F <A0/x.h>\n";
+  for (int level = 0; level < 16; ++level) {
+    for (int i = 0; i < 10; ++i) {
+      const std::string next = std::to_string(level + 1);
+      text += "#define A" + std::to_string(level) + " A" + next + "\n";
+      text += "#define M" + std::to_string(level) + " M" + next + "\n";
+    }
+  }
+  for (const char* include : {"#include F\n", "#include M0\n"}) {
+    CHECK_THAT(given({}, text + include),
+               Catch::Matchers::Contains("names a file by a macro that may stand for any"));
+  }
 }
 
 TEST_CASE("TheDigestSeesWhatTheCompilerMay", "[cpu]") {

@@ -40,7 +40,7 @@ struct Compiled {
   CompileOutput output;
 };
 Compiled compiled(const std::string& source, const std::vector<std::string>& roots,
-                  bool share_headers = false) {
+                  bool share_headers = false, const std::string& name = "") {
   Result<IncludeClosure> closure = IncludedFiles({.everybody = true})
                                        .closure_of({.source = source,
                                                     .path = "k.cu",
@@ -54,6 +54,7 @@ Compiled compiled(const std::string& source, const std::vector<std::string>& roo
                                                   .source = closure->source(source),
                                                   .headers = closure->headers(),
                                                   .options = options,
+                                                  .name = name,
                                                   .share_headers = share_headers,
                                                   .absent = closure->absent});
   INFO((output ? "" : std::string(output.error().log())));
@@ -115,9 +116,11 @@ TEST_CASE("PrecompiledHeadersAreThoseOfTheSource", "[nvrtc]") {
                         "constexpr int kValue = 1111;\n#endif\n");
   const std::vector<std::string> roots = {dir.path()};
   const auto check = [&](int i, HeaderSharing expected) {
-    const Compiled alone = compiled(source(i), roots);
+    const Compiled alone = compiled(source(i), roots, false, "k" + std::to_string(i));
     CHECK(alone.output.headers == HeaderSharing::kNone);
-    const Compiled shared = compiled(source(i), roots, true);
+    const std::string name = "k" + std::to_string(i);
+    const Compiled shared = compiled(source(i), roots, true, name);
+    CHECK(shared.output.symbol == name);
     CHECK(shared.output.headers == expected);
     CHECK(shared.output.cubin == alone.output.cubin);
   };
@@ -137,6 +140,7 @@ TEST_CASE("PrecompiledHeadersAreThoseOfTheSource", "[nvrtc]") {
                                                          .source = "#include \"x.h\"\nint x = ;\n",
                                                          .headers = {{"x.h", "int y;\n"}},
                                                          .options = {"-default-device"},
+                                                         .name = "",
                                                          .share_headers = true});
     REQUIRE_FALSE(wrong);
     CHECK_THAT(std::string(wrong.error().log()), Catch::Matchers::Contains("k.cu(2): error"));

@@ -228,8 +228,11 @@ TEST_CASE("AHeaderThatCannotBeReadIsAnError", "[cpu]") {
   CHECK(closure.error().message() == "include: cannot read " + pipe + ": it is not a regular file");
   // Names that no file system has, and one below a file.
   const std::string longest(5000, 'x');
+  std::string deepest;
+  for (int i = 0; i < 1'000'000; ++i) deepest += "d/";
+  deepest += "x.h";
   for (const std::string& name :
-       std::vector<std::string>{longest, "a.h/b.h", "b/" + longest + "/c.h"}) {
+       std::vector<std::string>{longest, "a.h/b.h", "b/" + longest + "/c.h", deepest}) {
     const Result<IncludeClosure> absent = closure_of(folders.roots(), "#include <" + name + ">");
     REQUIRE(absent);
     CHECK(absent->absent == std::vector<std::string>{name});
