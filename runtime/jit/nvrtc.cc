@@ -358,6 +358,26 @@ std::string Nvrtc::log_of(nvrtcProgram program) const {
   return log;
 }
 
+nvrtcResult Nvrtc::take_made(const CompileInput& input, nvrtcProgram program,
+                             CompileOutput* output) const {
+  std::size_t size = 0;
+  nvrtcResult result = NVRTC_SUCCESS;
+  const char* symbol = nullptr;  // of the program
+  if (!input.name.empty()) result = nvrtcGetLoweredName_(program, input.name.c_str(), &symbol);
+  if (symbol != nullptr) output->symbol = symbol;
+  if (result == NVRTC_SUCCESS) result = nvrtcGetCUBINSize_(program, &size);
+  if (result == NVRTC_SUCCESS) {
+    output->cubin.resize(size);
+    result = nvrtcGetCUBIN_(program, output->cubin.data());
+  }
+  if (result == NVRTC_SUCCESS && input.wants_ptx) {
+    result = nvrtcGetPTXSize_(program, &size);
+    output->ptx.resize(size);
+    if (result == NVRTC_SUCCESS) result = nvrtcGetPTX_(program, output->ptx.data());
+  }
+  return result;
+}
+
 Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
                                           const std::vector<std::string>& more,
                                           bool* precompiled) const {
@@ -399,22 +419,7 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
                               fmt::join(given, " ")),
                   std::move(output.log));
   }
-  std::size_t size = 0;
-  const char* symbol = nullptr;  // of the program
-  if (result == NVRTC_SUCCESS && !input.name.empty()) {
-    result = nvrtcGetLoweredName_(program.get(), input.name.c_str(), &symbol);
-  }
-  if (symbol != nullptr) output.symbol = symbol;
-  if (result == NVRTC_SUCCESS) result = nvrtcGetCUBINSize_(program.get(), &size);
-  if (result == NVRTC_SUCCESS) {
-    output.cubin.resize(size);
-    result = nvrtcGetCUBIN_(program.get(), output.cubin.data());
-  }
-  if (result == NVRTC_SUCCESS && input.wants_ptx) {
-    result = nvrtcGetPTXSize_(program.get(), &size);
-    output.ptx.resize(size);
-    if (result == NVRTC_SUCCESS) result = nvrtcGetPTX_(program.get(), output.ptx.data());
-  }
+  if (result == NVRTC_SUCCESS) result = take_made(input, program.get(), &output);
   if (result != NVRTC_SUCCESS) {
     return Status(Code::kCompileFailed,
                   fmt::format("{}: compile failed: {} (NVRTC {})", input.path,

@@ -25,9 +25,9 @@ struct CompileInput {
   bool wants_ptx = false;
   // Whether the headers that the source includes before its first token are precompiled, for this
   // source and for others that begin with them (runtime/jit/precompiled_headers.h).  A choice: it
-  // takes 400 MB of the process's memory, a file of up to that size that has no name, and a fifth
-  // of the first source's time; the others take a fifth of theirs.  Cubins are the same.  An NVRTC
-  // that cannot (before 12.8) compiles as ever.
+  // takes 400 MB of the process's memory, a file of up to that size that has no name, and a quarter
+  // of the first source's time more; the others take an eighth of theirs with CuTe.  Cubins are the
+  // same.  An NVRTC that cannot (before 12.8) compiles as ever.
   bool share_headers = false;
   // With it: names that were looked for and that no header has (IncludeClosure::absent).
   std::vector<std::string> absent = {};
@@ -97,6 +97,8 @@ class Nvrtc {
   bool can_precompile() const;
   nvrtcResult create(const CompileInput& input, nvrtcProgram* program) const;
   std::string log_of(nvrtcProgram program) const;
+  nvrtcResult take_made(const CompileInput& input, nvrtcProgram program,
+                        CompileOutput* output) const;
   void grow_heap() const;
   // With options that are no part of the input.  *precompiled: whether headers were.
   Result<CompileOutput> compile_with(const CompileInput& input,
