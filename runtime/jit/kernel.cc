@@ -18,10 +18,15 @@ constexpr unsigned kPlainSharedBytes = 48 * 1024;
 // The most threads of a block along z, on every device.
 constexpr unsigned kMostBlockZ = 64;
 
-Status from_driver(const Kernel::State& state, CUresult result, const char* call) {
-  if (result == CUDA_SUCCESS) return {};
+// Apart for the sake of launches.
+[[gnu::noinline]] Status driver_error(const Kernel::State& state, CUresult result,
+                                      const char* call) {
   const Status failed = state.device->driver().check(result, call);
   return internal::key_error(failed.code(), failed.message(), state.info.canonical);
+}
+
+Status from_driver(const Kernel::State& state, CUresult result, const char* call) {
+  return result == CUDA_SUCCESS ? Status() : driver_error(state, result, call);
 }
 
 // Whether this is said of the image, not of the device or the process.
@@ -147,108 +152,122 @@ class Loader {
   bool blames_cubin_ = false;
 };
 
-Status refused(const Kernel::State& state, Code code, std::string_view why) {
-  return internal::key_error(code, why, state.info.canonical);
-}
+// What is wrong with a launch.
+enum class Fault : int {
+  kNone,
+  kArguments,
+  kGrid,
+  kNoClusters,  // on the device; PDL neither
+  kCluster,
+  kBlockOfKey,  // given though the key says it
+  kBlock,
+  kSharedBytes
+};
 
-bool takes(const Kernel::State& state, const std::size_t* bytes, std::size_t count) {
-  const std::vector<std::size_t>& parameters = state.parameters;
-  if (count != parameters.size()) return false;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (bytes[i] != parameters[i]) return false;
+// The arguments of a launch, as far as a kernel can check them.
+struct ArgumentSizes {
+  const std::size_t* bytes;
+  std::size_t count;
+};
+
+bool takes(const std::vector<std::size_t>& parameters, const ArgumentSizes& sizes) {
+  if (sizes.count != parameters.size()) return false;
+  for (std::size_t i = 0; i < sizes.count; ++i) {
+    if (sizes.bytes[i] != parameters[i]) return false;
   }
   return true;
-}
-
-// Of arguments that the kernel does not take.
-Status wrong_arguments(const Kernel::State& state, const std::size_t* bytes, std::size_t count) {
-  const std::vector<std::size_t>& parameters = state.parameters;
-  if (state.threads != 0 && count == 1) {
-    return refused(state, Code::kInvalidArgument,
-                   fmt::format("params has {} bytes; accepted: {}", bytes[0], parameters[0]));
-  }
-  if (count != parameters.size()) {
-    return refused(
-        state, Code::kInvalidArgument,
-        fmt::format("{} has {} argument{}; accepted: {}, of [{}] bytes", state.info.kernel, count,
-                    count == 1 ? "" : "s", parameters.size(), fmt::join(parameters, ", ")));
-  }
-  std::size_t at = 0;
-  while (bytes[at] == parameters[at]) ++at;
-  return refused(state, Code::kInvalidArgument,
-                 fmt::format("argument {} of {} has {} bytes; accepted: {}", at + 1,
-                             state.info.kernel, bytes[at], parameters[at]));
 }
 
 bool is_empty(const Dim3& extents) { return extents.x == 0 || extents.y == 0 || extents.z == 0; }
 
 bool is_one(const Dim3& extents) { return extents.x == 1 && extents.y == 1 && extents.z == 1; }
 
+bool divides(const Dim3& cluster, const Dim3& grid) {
+  return !is_empty(cluster) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
+         grid.z % cluster.z == 0;
+}
+
+bool has_threads(const Dim3& block, unsigned most) {
+  return !is_empty(block) && block.x <= most && block.y <= most && block.z <= kMostBlockZ &&
+         std::uint64_t{block.x} * block.y * block.z <= most;
+}
+
+Fault fault_of(const Kernel::State& state, const Launch& launch, const ArgumentSizes& sizes) {
+  if (!takes(state.parameters, sizes)) return Fault::kArguments;
+  if (is_empty(launch.grid)) return Fault::kGrid;
+  const bool has_cluster = !is_one(launch.cluster);
+  if ((has_cluster || launch.enable_pdl) && !has_clusters(state.device->major())) {
+    return Fault::kNoClusters;
+  }
+  if (has_cluster && !divides(launch.cluster, launch.grid)) return Fault::kCluster;
+  const Dim3& block = launch.block;
+  if (state.threads != 0) {
+    const bool is_given = block.x != 0 || block.y != 1 || block.z != 1 || launch.shared_bytes != 0;
+    return is_given ? Fault::kBlockOfKey : Fault::kNone;
+  }
+  if (!has_threads(block, state.most_threads)) return Fault::kBlock;
+  return launch.shared_bytes <= state.most_shared_bytes ? Fault::kNone : Fault::kSharedBytes;
+}
+
 std::string text_of(const Dim3& extents) {
   return fmt::format("{} x {} x {}", extents.x, extents.y, extents.z);
 }
 
-// Of a launch with a cluster or PDL.
-Status check_cluster(const Kernel::State& state, const Launch& launch) {
-  const Device& device = *state.device;
-  if (!has_clusters(device.major())) {
-    return refused(state, Code::kUnsupported,
-                   fmt::format("clusters and launches with PDL need sm_90 or newer; the device is "
-                               "sm_{}{}",
-                               device.major(), device.minor()));
+std::string wrong_arguments(const Kernel::State& state, const ArgumentSizes& sizes) {
+  const std::vector<std::size_t>& parameters = state.parameters;
+  if (state.threads != 0 && sizes.count == 1) {
+    return fmt::format("params has {} bytes; accepted: {}", sizes.bytes[0], parameters[0]);
   }
-  const Dim3& grid = launch.grid;
-  const Dim3& cluster = launch.cluster;
-  if (is_one(cluster)) return {};
-  if (!is_empty(cluster) && grid.x % cluster.x == 0 && grid.y % cluster.y == 0 &&
-      grid.z % cluster.z == 0) {
-    return {};
+  if (sizes.count != parameters.size()) {
+    return fmt::format("{} has {} argument{}; accepted: {}, of [{}] bytes", state.info.kernel,
+                       sizes.count, sizes.count == 1 ? "" : "s", parameters.size(),
+                       fmt::join(parameters, ", "));
   }
-  return refused(state, Code::kInvalidArgument,
-                 fmt::format("cluster is {}; accepted: at least 1 each way, and what divides the "
-                             "grid of {}",
-                             text_of(cluster), text_of(grid)));
+  std::size_t at = 0;
+  while (sizes.bytes[at] == parameters[at]) ++at;
+  return fmt::format("argument {} of {} has {} bytes; accepted: {}", at + 1, state.info.kernel,
+                     sizes.bytes[at], parameters[at]);
 }
 
-// Of a kernel whose key says what a block is.
-Status check_no_block(const Kernel::State& state, const Launch& launch) {
-  if (launch.block.x == 0 && launch.block.y == 1 && launch.block.z == 1 &&
-      launch.shared_bytes == 0) {
-    return {};
+std::string text_of(Fault fault, const Kernel::State& state, const Launch& launch,
+                    const ArgumentSizes& sizes) {
+  switch (fault) {
+    case Fault::kNone:
+      break;
+    case Fault::kArguments:
+      return wrong_arguments(state, sizes);
+    case Fault::kGrid:
+      return fmt::format("grid is {}; accepted: at least 1 each way", text_of(launch.grid));
+    case Fault::kNoClusters:
+      return fmt::format(
+          "clusters and launches with PDL need sm_90 or newer; the device is sm_{}{}",
+          state.device->major(), state.device->minor());
+    case Fault::kCluster:
+      return fmt::format(
+          "cluster is {}; accepted: at least 1 each way, and what divides the grid of {}",
+          text_of(launch.cluster), text_of(launch.grid));
+    case Fault::kBlockOfKey:
+      return fmt::format(
+          "block is {} and shared_bytes {}; accepted: none, the key says {} threads and {} bytes",
+          text_of(launch.block), launch.shared_bytes, state.threads, state.shared_bytes);
+    case Fault::kBlock:
+      return fmt::format("block is {}; accepted: 1 to {} threads, z at most {}",
+                         text_of(launch.block), state.most_threads, kMostBlockZ);
+    case Fault::kSharedBytes:
+      return fmt::format(
+          "shared_bytes is {}; accepted: at most {}, what the device gives a block "
+          "less the kernel's own",
+          launch.shared_bytes, state.most_shared_bytes);
   }
-  return refused(
-      state, Code::kInvalidArgument,
-      fmt::format("block is {} and shared_bytes {}; accepted: none, the key says {} "
-                  "threads and {} bytes",
-                  text_of(launch.block), launch.shared_bytes, state.threads, state.shared_bytes));
+  return {};
 }
 
-// Of a kernel from a text.
-Status check_block(const Kernel::State& state, const Launch& launch) {
-  const Dim3& block = launch.block;
-  const unsigned most = state.most_threads;
-  const bool is_small = block.x <= most && block.y <= most && block.z <= kMostBlockZ;
-  if (is_empty(block) || !is_small || std::uint64_t{block.x} * block.y * block.z > most) {
-    return refused(state, Code::kInvalidArgument,
-                   fmt::format("block is {}; accepted: 1 to {} threads, z at most {}",
-                               text_of(block), most, kMostBlockZ));
-  }
-  if (launch.shared_bytes <= state.most_shared_bytes) return {};
-  return refused(state, Code::kInvalidArgument,
-                 fmt::format("shared_bytes is {}; accepted: at most {}, what the device gives a "
-                             "block less the kernel's own",
-                             launch.shared_bytes, state.most_shared_bytes));
-}
-
-Status check_launch(const Kernel::State& state, const Launch& launch) {
-  if (is_empty(launch.grid)) {
-    return refused(state, Code::kInvalidArgument,
-                   fmt::format("grid is {}; accepted: at least 1 each way", text_of(launch.grid)));
-  }
-  if (!is_one(launch.cluster) || launch.enable_pdl) {
-    CUBINERY_RETURN_IF_ERROR(check_cluster(state, launch));
-  }
-  return state.threads != 0 ? check_no_block(state, launch) : check_block(state, launch);
+// Apart from launch_array(), whose stack and registers errors would take.
+[[gnu::noinline]] Status refused(Fault fault, const Kernel::State& state, const Launch& launch,
+                                 const ArgumentSizes& sizes) {
+  return internal::key_error(
+      fault == Fault::kNoClusters ? Code::kUnsupported : Code::kInvalidArgument,
+      text_of(fault, state, launch, sizes), state.info.canonical);
 }
 
 }  // namespace
@@ -287,8 +306,9 @@ const std::vector<std::size_t>& Kernel::parameter_bytes() const& { return state_
 Status Kernel::launch_array(Stream stream, const Launch& launch, const void* const* arguments,
                             const std::size_t* bytes, std::size_t count) const {
   const State& state = *state_;
-  if (!takes(state, bytes, count)) return wrong_arguments(state, bytes, count);
-  CUBINERY_RETURN_IF_ERROR(check_launch(state, launch));
+  const ArgumentSizes sizes{bytes, count};
+  const Fault fault = fault_of(state, launch, sizes);
+  if (fault != Fault::kNone) return refused(fault, state, launch, sizes);
   std::array<CUlaunchAttribute, 3> attributes;  // on the stack: two threads may launch at once
   unsigned used = 0;
   const auto add = [&](CUlaunchAttributeID id) -> CUlaunchAttributeValue& {

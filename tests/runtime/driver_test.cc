@@ -446,6 +446,33 @@ TEST_CASE("ALaunchNeedsParametersOfTheKernelsSize", "[cpu]") {
   CHECK(loading.fake->launches.empty());
 }
 
+TEST_CASE("AKeySaysTheBlockAndTheOneParameter", "[cpu]") {
+  Loading loading;
+  const Context context = loading.context();
+  const Kernel kernel = context.get(loading.spec).value();
+  const auto why = [&](const Status& status) {
+    CHECK(status.code() == Code::kInvalidArgument);
+    const std::string text(status.message());
+    return text.substr(0, text.find("; key: "));
+  };
+  const std::string key = std::to_string(loading.spec.threads) + " threads and " +
+                          std::to_string(loading.spec.shared_bytes) + " bytes";
+  const GdnDecodeParams params{};
+  CHECK(why(kernel.launch(nullptr, {.block = {loading.spec.threads}}, params)) ==
+        "block is " + std::to_string(loading.spec.threads) +
+            " x 1 x 1 and shared_bytes 0; accepted: none, the key says " + key);
+  CHECK(why(kernel.launch(nullptr, {.shared_bytes = 16}, params)) ==
+        "block is 0 x 1 x 1 and shared_bytes 16; accepted: none, the key says " + key);
+  CHECK(why(kernel.launch(nullptr, {.grid = {1, 0}}, params)) ==
+        "grid is 1 x 0 x 1; accepted: at least 1 each way");
+  CHECK(why(kernel.launch(nullptr, {}, params, 1)) ==
+        "gdn_decode has 2 arguments; accepted: 1, of [" + std::to_string(sizeof params) +
+            "] bytes");
+  CHECK(why(kernel.launch(nullptr, {})) == "gdn_decode has 0 arguments; accepted: 1, of [" +
+                                               std::to_string(sizeof params) + "] bytes");
+  CHECK(loading.fake->launches.empty());
+}
+
 // [rows of a batch][tokens][heads][dims], from the innermost out.
 BoxedTensor boxed(std::uintptr_t address) {
   return {.data = reinterpret_cast<const void*>(address),

@@ -163,5 +163,45 @@ TEST_CASE("MetadataWithAbsurdNumbersIsRefused", "[cpu]") {
       json.substr(0, json.size() - 1) + ",\"x\":" + std::string(1'000'000, '['), &info));
 }
 
+TEST_CASE("OneOfSeveralKernelsIsReadFromTheLog", "[cpu]") {
+  std::string other = kLog;
+  other.replace(other.find("'k'"), 3, "'kk'");
+  const std::string warning = "k.cu(2): warning #177-D: unused\n";
+  const std::string log = warning + other + kLog + "ptxas warning : of both\n" + other;
+  CHECK(reports_kernel(log, "k"));
+  CHECK(reports_kernel(log, "kk"));
+  CHECK_FALSE(reports_kernel(log, "kkk"));
+  KernelInfo info;
+  REQUIRE(read_resources(log_of_kernel(log, "k"), &info));
+  CHECK(info.spill_store_bytes == 28);
+  CHECK(info.log == warning + "ptxas warning : of both\n");
+}
+
+TEST_CASE("ALogOfNamesAloneSaysWhy", "[cpu]") {
+  const std::string of_name =
+      "__nv_name_map(2): error: identifier \"k\" is undefined\n  #pragma k\n";
+  CHECK(unknown_name(of_name + "__nv_name_map(2): error: again\n2 errors detected\n") ==
+        "identifier \"k\" is undefined");
+  CHECK(unknown_name(of_name + "k.cu(1): error: expected a \";\"\n").empty());
+  CHECK(unknown_name("At end of source: error: expected\n" + of_name).empty());
+  CHECK(unknown_name("").empty());
+}
+
+TEST_CASE("ASymbolIsInTheMetadataOfATextOnly", "[cpu]") {
+  KernelInfo info = sample();
+  CHECK(metadata_json(info).find("symbol") == std::string::npos);
+  info.symbol = "_ZN2ns5scaleIfLi4EEEvPT_i";
+  const std::string json = metadata_json(info);
+  KernelInfo read;
+  REQUIRE(read_metadata(json, &read));
+  CHECK(read.symbol == info.symbol);
+  REQUIRE(read_metadata(metadata_json(sample()), &read));
+  CHECK(read.symbol.empty());
+  for (const std::string symbol : {"a b", "a\n", "\x1b[2J", "a/b"}) {
+    info.symbol = symbol;
+    CHECK_FALSE(read_metadata(metadata_json(info), &read));
+  }
+}
+
 }  // namespace
 }  // namespace cubinery
