@@ -2,11 +2,13 @@
 
 import ctypes
 import gc
+import os
 import re
 import struct
 import sys
 import threading
 import weakref
+from pathlib import Path
 
 import cubinery
 import pytest
@@ -367,6 +369,21 @@ def test_numpy_scalars_have_the_size(context, gpu):
         kernel_of(context, "float f")[1, 1](numpy.float64(1))
     half[1, 1](numpy.float16(1))
     assert gpu.last_arguments == b"\x00\x3c"
+
+
+def test_numbers_of_cudas_headers(context, gpu):
+    numpy = pytest.importorskip("numpy")
+    toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "include"
+    source = "#include <cuda_bf16.h>\n#include <cuda_fp16.h>\n"
+    source += "__global__ void take(__half h, __nv_bfloat16 b, __half2 t, float f) {}"
+    kernel = context.kernel(source, name="take", includes=[toolkit])
+    half = numpy.float16(1.5)
+    kernel[1, 1](half, b"\xc0\x3f", bytes(half) * 2, 2.0)
+    assert gpu.last_arguments == b"\x00\x3e\xc0\x3f\x00\x3e\x00\x3e" + struct.pack("<f", 2)
+    for i, given in enumerate([(1, b"12", b"1234"), (half, 1.0, b"1234"), (half, half, 1)]):
+        with refused(f"argument {i + 1} of take = {given[i]}; accepted: "):
+            kernel[1, 1](*given, 2.0)
+    assert gpu.launches == 1
 
 
 def test_arrays_that_are_elsewhere(saxpy, gpu):
