@@ -12,10 +12,6 @@
 //   arch 6:sm_90a
 //   nvrtc 7:13.0.88
 //
-// Of a kernel that is given as text the key is "source;name=...;allow_spills=..."
-// (codegen/source_name.h), the template's digest that of the text, the headers' that of what it
-// includes; the user's options stand behind the fixed ones (codegen/source_options.h).
-//
 // All lines but the last are the *request*: what was asked for.  Its digest names the entry's file
 // together with the compiler's version, so that a process without NVRTC can find what any compiler
 // made for it.

@@ -12,7 +12,8 @@ namespace cubinery {
 // kInvalidArgument: no name that a compiler could look up.
 Result<std::string> plain_name(std::string_view name);
 
-// The key that identities of texts have.  Persistent.
+// The key that identities of texts have, beside the digests of the text and of what it includes and
+// the options (codegen/source_options.h).  Persistent.
 std::string source_key(std::string_view name, bool allow_spills);
 // Whether a key is one.  No key of a field table is: those begin with their kernel's name, and no
 // text's kernel is called "source".
