@@ -54,7 +54,7 @@ def build(folder: Path) -> Path | None:
     data = ROOT / "tests" / "data"
     command = [
         compiler,
-        *("-std=c++20", "-shared", "-fPIC", "-o", str(library)),
+        *("-std=c++20", "-DFMT_HEADER_ONLY", "-shared", "-fPIC", "-o", str(library)),
         *(f"-I{path}" for path in includes),
         str(Path(__file__).with_suffix(".cc")),
         str(data / "empty_nvrtc.cc"),
