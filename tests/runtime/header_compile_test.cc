@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const Nvrtc& nvrtc() {
-  static const auto kNvrtc = Nvrtc::open("", {});
+  static const auto kNvrtc = Nvrtc::open("", {}, 0);
   REQUIRE(kNvrtc);
   return **kNvrtc;
 }
