@@ -32,8 +32,8 @@ struct Identity {
   std::string headers_digest;
   // Those that are asked of any NVRTC, without the key and the architecture, separated by spaces.
   std::string options;
-  std::string arch;     // "sm_90a"
-  std::string nvrtc;    // "13.0.88"; empty while not known
+  std::string arch;   // "sm_90a"
+  std::string nvrtc;  // "13.0.88"; empty while not known
 
   bool operator==(const Identity&) const = default;
 };
