@@ -31,7 +31,7 @@ Oddities oddities_of(std::string_view text) {
   return oddities;
 }
 
-std::optional<Directive::Kind> kind_of(std::string_view word) {
+std::optional<Directive::Kind> kind_named(std::string_view word) {
   if (word == "include" || word == "import") return Directive::Kind::kInclude;
   if (word == "include_next") return Directive::Kind::kIncludeNext;
   if (word == "embed") return Directive::Kind::kEmbed;
@@ -112,7 +112,7 @@ class DirectiveScanner {
     const std::size_t end = line_end(code_, i);
     const std::string_view line = code_.substr(i + mark, end - i - mark);
     std::string_view body = trimmed(line);
-    std::optional<Directive::Kind> kind = kind_of(first_word(body));
+    std::optional<Directive::Kind> kind = kind_named(first_word(body));
     if (is_plain(line)) {
       if (kind) {
         const auto begin = static_cast<std::size_t>(body.data() - code_.data());
@@ -123,7 +123,7 @@ class DirectiveScanner {
     std::string text;
     const std::size_t behind = take_body(i + mark, &text);
     text = std::string(trimmed(text));
-    kind = kind_of(first_word(text));
+    kind = kind_named(first_word(text));
     if (kind) {
       const std::string_view as_written = without_blanks(code_.substr(i + mark));
       const auto same =
@@ -157,7 +157,7 @@ class DirectiveScanner {
   // Whether the name in angle brackets of an #include is open at the end of this.
   static bool is_in_header_name(std::string_view body) {
     const std::string_view word = first_word(without_blanks(body));
-    const auto kind = kind_of(word);
+    const auto kind = kind_named(word);
     if (kind != Directive::Kind::kInclude && kind != Directive::Kind::kIncludeNext) return false;
     body = without_blanks(without_blanks(body).substr(word.size()));
     return body.starts_with('<') && body.find('>') == body.npos;

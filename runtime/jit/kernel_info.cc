@@ -40,7 +40,7 @@ int number_before(std::string_view line, std::string_view unit) {
 }
 
 template <class Function>
-void for_each_line(std::string_view text, Function&& function) {
+void for_each_log_line(std::string_view text, Function&& function) {
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -64,7 +64,7 @@ bool is_routine(std::string_view line) {
 bool read_resources(std::string_view log, KernelInfo* info) {
   bool found = false;
   info->log.clear();
-  for_each_line(log, [&](std::string_view line) {
+  for_each_log_line(log, [&](std::string_view line) {
     if (line.find("ptxas info    : Used ") != line.npos) {
       found = true;
       info->registers = number_before(line, " registers");
@@ -87,7 +87,7 @@ std::string log_of_kernel(std::string_view log, std::string_view symbol) {
   const std::string own_line = fmt::format("{}'{}'", kEntryLine, symbol);
   std::string own;
   bool is_own = true;  // what is not said of any kernel is
-  for_each_line(log, [&](std::string_view line) {
+  for_each_log_line(log, [&](std::string_view line) {
     if (line.find(kEntryLine) != line.npos) is_own = line.find(own_line) != line.npos;
     if (is_own || !is_routine(line)) own.append(line).append("\n");
   });
@@ -99,7 +99,7 @@ std::string unknown_name(std::string_view log) {
   constexpr std::string_view kError = " error: ";
   std::string why;
   bool is_alone = true;
-  for_each_line(log, [&](std::string_view line) {
+  for_each_log_line(log, [&](std::string_view line) {
     const std::size_t error = line.find(kError);
     if (error == line.npos) return;
     if (!line.starts_with(kOfNames)) is_alone = false;
