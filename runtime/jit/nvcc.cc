@@ -136,10 +136,8 @@ Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Tr
     refused += fmt::format("; {}: {}", place, trusted.message());
   }
   if (nvcc->path_.empty()) {
-    return Status(Code::kUnsupported,
-                  fmt::format("nvcc: none of {}{}; install the CUDA toolkit, or name nvcc in "
-                              "Options::nvcc_path (CUBINERY_NVCC)",
-                              fmt::join(places, ", "), refused));
+    return Status(Code::kUnsupported, fmt::format("nvcc: none of {}{}; install the CUDA toolkit",
+                                                  fmt::join(places, ", "), refused));
   }
   CUBINERY_RETURN_IF_ERROR(nvcc->find_versions(trust));
   return std::shared_ptr<const Nvcc>(std::move(nvcc));
