@@ -99,7 +99,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
       {"cache gc --limit 3X", "accepted: a number of bytes such as 4096, 64K, 512M, 1G or 2T"},
       {"prewarn --tp 2",
        "prewarn is no command of cubinery; accepted: prewarm, tune, report, explain, cache, "
-       "doctor, problems, operators, new-kernel, completion; did you mean prewarm?; see cubinery --help"},
+       "doctor, problems, operators, new-kernel, completion; did you mean prewarm?; see cubinery "
+       "--help"},
       {"cache lss",
        "lss is no command of cubinery cache; accepted: ls, show, verify, gc, export, import; did "
        "you mean ls?; see cubinery cache --help"},
