@@ -1,14 +1,17 @@
 #include "runtime/jit/nvcc.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
 
 #include "cache/env.h"
+#include "cache/file_io.h"
 #include "cache/version_order.h"
 #include "runtime/jit/child_process.h"
 #include "runtime/jit/kernel_symbol.h"
@@ -69,10 +72,15 @@ std::optional<std::string> found_in(std::string_view search_path, std::string_vi
   return std::nullopt;
 }
 
+// Not synced: it is gone with its folder.
 Status write_file(const std::string& path, const std::string& text) {
   std::error_code error;
   fs::create_directories(fs::path(path).parent_path(), error);
-  if (!error) error = posix_env()->write_synced(path, text, 0600);
+  if (error) return io_error("make", fs::path(path).parent_path().string(), error);
+  Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+  if (!file.ok()) return io_error("write", path, {errno, std::generic_category()});
+  error = write_all(file.get(), text);
+  if (!error) error = file.close();
   return error ? io_error("write", path, error) : Status();
 }
 
