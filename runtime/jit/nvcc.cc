@@ -102,7 +102,8 @@ std::string search_path_of(const std::string& nvcc) {
   return fmt::format("{}:{}", fs::path(nvcc).parent_path().string(), kSystemPath);
 }
 
-Result<std::string> asked(const std::string& program, std::vector<std::string> environment) {
+Result<std::string> asked(const std::string& program,
+                          const std::vector<std::string>& environment) {
   Result<ChildOutcome> outcome = run_child({program, "--version"}, environment, "/");
   if (!outcome) return std::move(outcome).error();
   return std::move(outcome->output);
@@ -125,6 +126,7 @@ std::vector<std::string> nvcc_places(const std::string& root) {
   for (const std::string& toolkit : toolkits) folders.push_back(local / toolkit / "bin");
   folders.insert(folders.end(), {fs::path(root) / "opt/cuda/bin", fs::path(root) / "usr/bin"});
   std::vector<std::string> places;
+  places.reserve(folders.size());
   for (const fs::path& folder : folders) places.push_back((folder / "nvcc").string());
   return places;
 }
