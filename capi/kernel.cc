@@ -1,6 +1,7 @@
 // The C functions of kernels that are given as text.
 #include "cubinery/kernel.h"
 
+#include <optional>
 #include <utility>
 
 #include "capi/arguments.h"
@@ -8,6 +9,7 @@
 #include "capi/for_python.h"
 #include "capi/handles.h"
 #include "capi/last_error.h"
+#include "codegen/source_name.h"
 
 struct CubineryKernel {
   cubinery::Kernel value;
@@ -32,6 +34,17 @@ Status read_flag(std::string_view name, std::uint64_t flag, bool* read) {
   return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0, 1", name, flag));
 }
 
+Status read_compiler(const char* given, Compiler* read) {
+  if (given == nullptr) return {};
+  const std::optional<Compiler> compiler = compiler_called(given);
+  if (!compiler) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("source->compiler is \"{}\"; accepted: nvrtc, nvcc", given));
+  }
+  *read = *compiler;
+  return {};
+}
+
 Status read_source(const CubineryKernelSource* source, KernelSource* read) {
   CubineryKernelSource given;
   CUBINERY_RETURN_IF_ERROR(read_struct("source", source, &given));
@@ -46,7 +59,8 @@ Status read_source(const CubineryKernelSource* source, KernelSource* read) {
   bool forbid_spills = false;
   CUBINERY_RETURN_IF_ERROR(read_flag("source->forbid_spills", given.forbid_spills, &forbid_spills));
   read->allow_spills = !forbid_spills;
-  return {};
+  CUBINERY_RETURN_IF_ERROR(read_compiler(given.compiler, &read->compiler));
+  return read_flag("source->share_headers", given.share_headers, &read->share_headers);
 }
 
 Status read_launch(const CubineryKernelLaunch* launch, Launch* read) {

@@ -22,6 +22,7 @@ constexpr std::tuple kOptions{
     Field{"arch", &Options::arch},
     Field{"offline", &Options::offline},
     Field{"nvrtc_path", &Options::nvrtc_path},
+    Field{"nvcc_path", &Options::nvcc_path},
     Field{"driver_path", &Options::driver_path},
     Field{"cache_dir", &Options::cache_dir},
     Field{"cache_layers", &Options::cache_layers},

@@ -46,6 +46,9 @@ void LibraryOptions::add_to(CLI::App& app, Scope scope) {
   app.add_option("--nvrtc", nvrtc_, "Path of libnvrtc.so [$CUBINERY_NVRTC]")
       ->type_name("FILE")
       ->group(kGroup);
+  app.add_option("--nvcc", nvcc_, "Path of nvcc, for texts that ask for it [$CUBINERY_NVCC]")
+      ->type_name("FILE")
+      ->group(kGroup);
   app.add_option("--template-dir", template_dirs_,
                  "Folder of templates before those inside the library (repeatable) "
                  "[$CUBINERY_TEMPLATE_DIR]")
@@ -61,6 +64,7 @@ Result<Options> LibraryOptions::resolve() const {
   if (!cache_dir_.empty()) options.cache_dir = cache_dir_;
   if (!cache_layers_.empty()) options.cache_layers = split_at_colons(cache_layers_);
   if (!nvrtc_.empty()) options.nvrtc_path = nvrtc_;
+  if (!nvcc_.empty()) options.nvcc_path = nvcc_;
   if (!template_dirs_.empty()) options.template_dirs = template_dirs_;
   CUBINERY_RETURN_IF_ERROR(check_directories(options));
   for (const std::string& folder : options.template_dirs) {

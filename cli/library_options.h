@@ -36,6 +36,7 @@ class LibraryOptions {
   std::string cache_dir_;
   std::string cache_layers_;
   std::string nvrtc_;
+  std::string nvcc_;
   std::vector<std::string> template_dirs_;
   std::string trust_;
   bool trust_shared_dirs_ = false;

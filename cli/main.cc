@@ -27,8 +27,8 @@ constexpr const char* kMainExamples = R"(Examples:
   cubinery cache ls
 
 Environment (options go over it): CUBINERY_CACHE_DIR, CUBINERY_CACHE_LAYERS, CUBINERY_CACHE_LIMIT,
-CUBINERY_OFFLINE, CUBINERY_TRUST, CUBINERY_NVRTC, CUBINERY_DRIVER, CUBINERY_TEMPLATE_DIR, CUDA_HOME,
-CUDA_PATH.
+CUBINERY_OFFLINE, CUBINERY_TRUST, CUBINERY_NVRTC, CUBINERY_NVCC, CUBINERY_DRIVER, CUBINERY_TEMPLATE_DIR,
+CUDA_HOME, CUDA_PATH.
 Sizes are bytes, or have K, M, G or T behind them: CUBINERY_CACHE_LIMIT=1G is 1024 x 1024 x 1024 bytes.
 Exit code: 0 good, 1 something is bad or cannot be written, 2 wrong usage.)";
 

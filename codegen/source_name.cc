@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "codegen/cxx_text.h"
 #include "codegen/read_json.h"
 
 namespace cubinery {
@@ -10,10 +11,10 @@ namespace {
 constexpr std::size_t kLongestPlain = 64;
 constexpr std::string_view kSourceKey = "source;name=";
 constexpr std::string_view kSpillsField = ";allow_spills=";
+constexpr std::string_view kOfNvcc = ";compiler=nvcc";
+constexpr const char* kAnyName = "kernel";
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
-bool is_of_name(char c) { return is_letter(c) || (c >= '0' && c <= '9'); }
 
 // Whether a template's argument may have it.  Not: quotation marks, ends of statements and blocks,
 // what starts a directive or goes on with a line, and all that is not printed.
@@ -26,7 +27,7 @@ bool is_of_argument(char c) {
 std::string_view take_identifier(std::string_view* rest) {
   std::size_t size = 0;
   if (!rest->empty() && is_letter(rest->front())) {
-    while (size < rest->size() && is_of_name((*rest)[size])) ++size;
+    while (size < rest->size() && is_word((*rest)[size])) ++size;
   }
   const std::string_view identifier = rest->substr(0, size);
   rest->remove_prefix(size);
@@ -77,16 +78,19 @@ std::string_view last_identifier(std::string_view name) {
 }  // namespace
 
 Result<std::string> plain_name(std::string_view name) {
+  if (name.empty()) return std::string(kAnyName);
   const std::string_view plain = last_identifier(name);
   if (!plain.empty()) return std::string(plain.substr(0, kLongestPlain));
   return Status(Code::kInvalidArgument,
                 fmt::format("name is \"{}\"; accepted: that of a __global__ function, \"scale\", "
-                            "\"ns::scale\", or of an instance of a template, \"scale<float, 4>\"",
+                            "\"ns::scale\", or of an instance of a template, \"scale<float, 4>\"; "
+                            "\"\" for the only one",
                             excerpt(name)));
 }
 
-std::string source_key(std::string_view name, bool allow_spills) {
-  return fmt::format("{}{}{}{}", kSourceKey, name, kSpillsField, allow_spills);
+std::string source_key(const KernelSource& source) {
+  return fmt::format("{}{}{}{}{}", kSourceKey, source.name, kSpillsField, source.allow_spills,
+                     source.compiler == Compiler::kNvcc ? kOfNvcc : "");
 }
 
 bool is_source_key(std::string_view key) { return key.starts_with(kSourceKey); }
@@ -95,6 +99,27 @@ std::string_view name_in_source_key(std::string_view key) {
   if (!is_source_key(key)) return {};
   key.remove_prefix(kSourceKey.size());
   return key.substr(0, key.find(';'));  // no name has one
+}
+
+Compiler compiler_in_key(std::string_view key) {
+  return is_source_key(key) && key.ends_with(kOfNvcc) ? Compiler::kNvcc : Compiler::kNvrtc;
+}
+
+std::optional<Compiler> compiler_called(std::string_view name) {
+  for (const Compiler compiler : {Compiler::kNvrtc, Compiler::kNvcc}) {
+    if (name == to_string(compiler)) return compiler;
+  }
+  return std::nullopt;
+}
+
+const char* to_string(Compiler compiler) {
+  switch (compiler) {
+    case Compiler::kNvrtc:
+      return "nvrtc";
+    case Compiler::kNvcc:
+      return "nvcc";
+  }
+  return "?";
 }
 
 }  // namespace cubinery

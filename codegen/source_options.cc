@@ -19,17 +19,22 @@ enum class Value : int {
   kTrueFalse,
   kNumber,
   kWord,      // letters, digits and + - _ . ,
+  kWarning,   // lower-case letters, digits, - and =, not one of another program
   kStandard,  // of C++
   kMacro,     // a definition, any text; may be attached to the short name
   kName,      // an identifier; may be attached to the short name
   kOfPtxas,   // options of the assembler, between commas
+  kOfHost,    // likewise of the host compiler
 };
+
+enum class KnownTo : int { kBoth, kNvrtc, kNvcc };
 
 // An option that a text may have.
 struct Allowed {
   std::string_view name;   // as identities have it
-  std::string_view other;  // the same by NVRTC's other name; empty: it has none
+  std::string_view other;  // the same by the compiler's other name; empty: it has none
   Value value;
+  KnownTo known_to = KnownTo::kBoth;
 };
 
 // Each changes how the text is compiled, by itself alone: none reads or writes a file, and none
@@ -54,13 +59,18 @@ constexpr Allowed kAllowed[] = {
     {"--split-compile", "-split-compile", Value::kNumber},
     {"--jump-table-density", "-jtd", Value::kNumber},
     {"--restrict", "-restrict", Value::kNone},
-    {"-default-device", "--device-as-default-execution-space", Value::kNone},
-    {"--device-int128", "-device-int128", Value::kNone},
-    {"--device-float128", "-device-float128", Value::kNone},
+    {"-default-device", "--device-as-default-execution-space", Value::kNone, KnownTo::kNvrtc},
+    {"--device-int128", "-device-int128", Value::kNone, KnownTo::kNvrtc},
+    {"--device-float128", "-device-float128", Value::kNone, KnownTo::kNvrtc},
     {"--device-stack-protector", "-device-stack-protector", Value::kTrueFalse},
-    {"--builtin-move-forward", "-builtin-move-forward", Value::kTrueFalse},
-    {"--builtin-initializer-list", "-builtin-initializer-list", Value::kTrueFalse},
-    {"--minimal", "-minimal", Value::kNone},
+    {"--builtin-move-forward", "-builtin-move-forward", Value::kTrueFalse, KnownTo::kNvrtc},
+    {"--builtin-initializer-list", "-builtin-initializer-list", Value::kTrueFalse, KnownTo::kNvrtc},
+    {"--minimal", "-minimal", Value::kNone, KnownTo::kNvrtc},
+    {"--expt-relaxed-constexpr", "-expt-relaxed-constexpr", Value::kNone, KnownTo::kNvcc},
+    {"--extended-lambda", "-extended-lambda", Value::kNone, KnownTo::kNvcc},
+    {"--expt-extended-lambda", "-expt-extended-lambda", Value::kNone, KnownTo::kNvcc},
+    {"-O", "--optimize", Value::kNumber, KnownTo::kNvcc},
+    {"-Xcompiler", "--compiler-options", Value::kOfHost, KnownTo::kNvcc},
     {"-w", "--disable-warnings", Value::kNone},
     {"--diag-suppress", "-diag-suppress", Value::kWord},
     {"--diag-warn", "-diag-warn", Value::kWord},
@@ -93,6 +103,20 @@ constexpr Allowed kAllowedOfPtxas[] = {
     {"-warn-spills", "--warn-on-spills", Value::kNone},
     {"-warn-lmem-usage", "--warn-on-local-memory-usage", Value::kNone},
     {"-warn-double-usage", "--warn-on-double-precision-use", Value::kNone},
+};
+
+// Of g++, whose macros alone are of consequence for what the GPU gets: none reads or writes a file,
+// or depends on the machine.
+constexpr Allowed kAllowedOfHost[] = {
+    {"-O", "", Value::kNumber},
+    {"-W", "", Value::kWarning},
+    {"-w", "", Value::kNone},
+    {"-g", "", Value::kNone},
+    {"-fPIC", "", Value::kNone},
+    {"-fconcepts", "", Value::kNone},
+    {"-fno-strict-aliasing", "", Value::kNone},
+    {"-fvisibility", "", Value::kWord},
+    {"-pthread", "", Value::kNone},
 };
 
 // Options that people use elsewhere, and what there is in their place.
@@ -164,13 +188,19 @@ std::optional<std::optional<std::string_view>> value_behind(std::string_view opt
   return std::nullopt;
 }
 
+// Whether its value may stand at its short name.
+bool attaches(const Allowed& row) {
+  return row.value == Value::kMacro || row.value == Value::kName || row.value == Value::kWarning ||
+         row.name == "-O";
+}
+
 template <std::size_t kRows>
 std::optional<Found> find_row(const Allowed (&rows)[kRows], std::string_view option) {
   for (const Allowed& row : rows) {
-    const bool attaches =
-        row.value == Value::kMacro || row.value == Value::kName || row.name == "-O";
     for (const std::string_view name : {row.name, row.other}) {
-      if (const auto behind = value_behind(option, name, attaches)) return Found{&row, *behind};
+      if (const auto behind = value_behind(option, name, attaches(row))) {
+        return Found{&row, *behind};
+      }
     }
   }
   return std::nullopt;
@@ -197,7 +227,12 @@ std::string_view why_not_value(Value sort, std::string_view value) {
                  : "NAME or NAME=text, without __has_include";
     case Value::kName:
       return is_identifier_start(value) && consists_of(value, kNameCharacters) ? "" : "NAME";
+    case Value::kWarning:
+      return consists_of(value, "abcdefghijklmnopqrstuvwxyz0123456789-=") && value.size() > 1
+                 ? ""
+                 : "a warning";
     case Value::kOfPtxas:
+    case Value::kOfHost:
       return "";
   }
   return "";
@@ -221,48 +256,65 @@ const Refused* find_refused(std::string_view option) {
   return nullptr;
 }
 
+bool knows(Compiler compiler, const Allowed& row) {
+  return row.known_to == KnownTo::kBoth ||
+         (row.known_to == KnownTo::kNvcc) == (compiler == Compiler::kNvcc);
+}
+
 template <std::size_t kRows>
-std::vector<std::string> names_of(const Allowed (&rows)[kRows]) {
+std::vector<std::string> names_of(const Allowed (&rows)[kRows], Compiler compiler) {
   std::vector<std::string> names;
-  for (const Allowed& row : rows) names.emplace_back(row.name);
+  for (const Allowed& row : rows) {
+    if (knows(compiler, row)) names.emplace_back(row.name);
+  }
   return names;
 }
 
-Status unknown(std::string_view option) {
+Status unknown(std::string_view option, Compiler compiler) {
   if (const Refused* known = find_refused(option)) return refused(option, known->instead);
-  const std::vector<std::string> names = names_of(kAllowed);
+  const std::vector<std::string> names = names_of(kAllowed, compiler);
   return refused(option, fmt::format("{}{}", fmt::join(names, ", "),
                                      did_you_mean(option.substr(0, option.find('=')), names)));
 }
 
 using Spelled = std::vector<std::string>;
 
-// One spelling of the assembler's options, each by itself: NVRTC does not take them apart.
-Result<Spelled> of_ptxas(std::string_view option, std::string_view list) {
+// One spelling of options of a program that the compiler starts, each by itself: NVRTC does not
+// take them apart.
+template <std::size_t kRows>
+Result<Spelled> of_program(const Allowed& row, const Allowed (&rows)[kRows], std::string_view whole,
+                           std::string_view list) {
   Spelled spelled;
   while (true) {
     const std::string_view one = list.substr(0, list.find(','));
-    const std::optional<Found> found = find_row(kAllowedOfPtxas, one);
+    const std::optional<Found> found = find_row(rows, one);
     const bool takes_value = found && found->row->value != Value::kNone;
     if (!found || takes_value != found->value.has_value() ||
         (takes_value && !why_not_value(found->row->value, *found->value).empty())) {
-      return refused(
-          option, fmt::format("of the assembler's {}", fmt::join(names_of(kAllowedOfPtxas), ", ")));
+      return refused(whole, fmt::format("{} of {}", row.name,
+                                        fmt::join(names_of(rows, Compiler::kNvcc), ", ")));
     }
-    const std::string_view name = found->row->name;
-    spelled.push_back(
-        takes_value ? fmt::format("-Xptxas={}{}{}", name, name == "-O" ? "" : "=", *found->value)
-                    : fmt::format("-Xptxas={}", name));
+    const Allowed& inner = *found->row;
+    spelled.push_back(takes_value ? fmt::format("{}={}{}{}", row.name, inner.name,
+                                                attaches(inner) ? "" : "=", *found->value)
+                                  : fmt::format("{}={}", row.name, inner.name));
     if (one.size() == list.size()) return spelled;
     list.remove_prefix(one.size() + 1);
   }
 }
 
 // One spelling of an option; `next`: the one behind it, which may be its value.
-Result<Spelled> spelled(std::string_view option, const std::string* next, bool* takes_next) {
+Result<Spelled> spelled(std::string_view option, Compiler compiler, const std::string* next,
+                        bool* takes_next) {
   const std::optional<Found> found = find_row(kAllowed, option);
-  if (!found) return unknown(option);
+  if (!found) return unknown(option, compiler);
   const Allowed& row = *found->row;
+  if (!knows(compiler, row)) {
+    const bool is_of_nvcc = row.known_to == KnownTo::kNvcc;
+    return refused(option, fmt::format("it with compiler {}, not with {}; with that: {}",
+                                       is_of_nvcc ? "nvcc" : "nvrtc", to_string(compiler),
+                                       fmt::join(names_of(kAllowed, compiler), ", ")));
+  }
   std::optional<std::string_view> value = found->value;
   if (row.value == Value::kNone) {
     if (value) return refused(option, why_not_value(row.value, *value));
@@ -278,11 +330,11 @@ Result<Spelled> spelled(std::string_view option, const std::string* next, bool* 
   if (std::any_of(whole.begin(), whole.end(), is_control)) {
     return refused(whole, "an option of printed characters");
   }
-  if (row.value == Value::kOfPtxas) return of_ptxas(whole, *value);
+  if (row.value == Value::kOfPtxas) return of_program(row, kAllowedOfPtxas, whole, *value);
+  if (row.value == Value::kOfHost) return of_program(row, kAllowedOfHost, whole, *value);
   const std::string_view accepted = why_not_value(row.value, *value);
   if (!accepted.empty()) return refused(whole, fmt::format("{} of {}", row.name, accepted));
-  const bool is_attached = row.value == Value::kMacro || row.value == Value::kName;
-  return Spelled{fmt::format("{}{}{}", row.name, is_attached ? "" : "=", *value)};
+  return Spelled{fmt::format("{}{}{}", row.name, attaches(row) ? "" : "=", *value)};
 }
 
 // Puts an option behind the others, or in the place of a fixed one that says the same.
@@ -301,7 +353,8 @@ void add(std::string option, std::size_t fixed, std::vector<std::string>* option
 }  // namespace
 
 Result<std::vector<std::string>> source_options(const std::vector<std::string>& fixed,
-                                                const std::vector<std::string>& given) {
+                                                const std::vector<std::string>& given,
+                                                Compiler compiler) {
   std::vector<std::string> options = fixed;
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i].empty() || std::any_of(given[i].begin(), given[i].end(), is_control)) {
@@ -309,7 +362,7 @@ Result<std::vector<std::string>> source_options(const std::vector<std::string>& 
     }
     bool takes_next = false;
     Result<Spelled> all =
-        spelled(given[i], i + 1 < given.size() ? &given[i + 1] : nullptr, &takes_next);
+        spelled(given[i], compiler, i + 1 < given.size() ? &given[i + 1] : nullptr, &takes_next);
     if (!all) return std::move(all).error();
     if (takes_next) ++i;
     for (std::string& option : *all) add(std::move(option), fixed.size(), &options);

@@ -62,7 +62,7 @@ bool read_texts(PyObject* list, std::vector<const char*>* texts) {
   return true;
 }
 
-// (Context, source, name, includes, options, forbid_spills)
+// (Context, source, name, includes, options, forbid_spills, compiler, share_headers)
 class GivenSource {
  public:
   // False: an exception is set.
@@ -70,8 +70,10 @@ class GivenSource {
     PyObject* includes = nullptr;
     PyObject* options = nullptr;
     int forbid_spills = 0;
-    if (!PyArg_ParseTuple(arguments, "OssO!O!p", &handle_, &source_.source, &source_.name,
-                          &PyList_Type, &includes, &PyList_Type, &options, &forbid_spills)) {
+    int share_headers = 0;
+    if (!PyArg_ParseTuple(arguments, "OssO!O!psp", &handle_, &source_.source, &source_.name,
+                          &PyList_Type, &includes, &PyList_Type, &options, &forbid_spills,
+                          &source_.compiler, &share_headers)) {
       return false;
     }
     context_ = unwrap<Context>(handle_);
@@ -82,6 +84,7 @@ class GivenSource {
     source_.options = options_.data();
     source_.option_count = options_.size();
     source_.forbid_spills = static_cast<std::uint64_t>(forbid_spills);
+    source_.share_headers = static_cast<std::uint64_t>(share_headers);
     return true;
   }
 

@@ -205,16 +205,18 @@ typedef struct CubineryKernel CubineryKernel;
 
 typedef struct CubineryKernelSource {
   size_t struct_size;
-  const char* name;            /* of the __global__ function; "ns::scale<float, 4>" */
-  const char* source;          /* CUDA C++ */
+  const char* name;   /* of the __global__ function; "ns::scale<float, 4>"; "": the only one */
+  const char* source; /* CUDA C++ */
   const char* const* includes; /* folders; NULL where there are none */
   size_t include_count;
   const char* const* options; /* of the compiler; NULL where there are none */
   size_t option_count;
   uint64_t forbid_spills; /* 1: a kernel that spills registers is CUBINERY_COMPILE_FAILED */
+  const char* compiler;   /* "nvrtc", "nvcc" (cubinery::Compiler); NULL: "nvrtc" */
+  uint64_t share_headers; /* 1: as cubinery::KernelSource says */
 } CubineryKernelSource;
 #define CUBINERY_KERNEL_SOURCE_INIT \
-  { sizeof(CubineryKernelSource), NULL, NULL, NULL, 0, NULL, 0, 0 }
+  { sizeof(CubineryKernelSource), NULL, NULL, NULL, 0, NULL, 0, 0, NULL, 0 }
 
 /* cubinery::Launch: a block has to be given. */
 typedef struct CubineryKernelLaunch {

@@ -16,8 +16,16 @@
 
 namespace cubinery {
 
+// What compiles a text.  Nothing falls back from one to the other.
+enum class Compiler : int {
+  kNvrtc,  // in the process: 3 times faster to start with, needs no toolkit
+  kNvcc,   // the toolkit's (Options::nvcc_path), with g++: for what NVRTC cannot
+};
+const char* to_string(Compiler compiler);
+
 struct KernelSource {
   // Of the __global__ function: "scale"; "ns::scale<float, 4>" names an instance of a template.
+  // Empty: the only one that the cubin has.
   std::string name{};
   std::string source{};                 // CUDA C++; #include finds common/ and cubinery/
   std::vector<std::string> includes{};  // folders that #include looks in, in this order
@@ -25,6 +33,12 @@ struct KernelSource {
   // files, or change what is made, are refused.
   std::vector<std::string> options{};
   bool allow_spills = true;  // false: a kernel that spills registers is kCompileFailed
+  Compiler compiler = Compiler::kNvrtc;
+  // NVRTC precompiles the headers before the first token, for this text and for others of the
+  // process that begin with the same ones: with CuTe each further kernel compiles in an eighth of
+  // the time.  Takes 400 MB of the process's memory until it ends.  Cubins and identity are the
+  // same.
+  bool share_headers = false;
 };
 
 }  // namespace cubinery

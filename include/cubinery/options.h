@@ -40,6 +40,9 @@ struct Options {
   // Path of libnvrtc.so.  Empty: the loader's search path, then the toolkit's and the PyPI wheel's
   // usual places (docs/design.md lists them).
   std::string nvrtc_path{};
+  // Path of nvcc, for texts that ask for it.  Empty: /usr/local/cuda/bin, /usr/local/cuda-*/bin the
+  // newest first, /opt/cuda/bin, /usr/bin.
+  std::string nvcc_path{};
   // Path of libcuda.so.1.  Empty: the loader's search path.
   std::string driver_path{};
 
@@ -92,10 +95,12 @@ struct Options {
   //   CUBINERY_OFFLINE        offline: 0 or 1
   //   CUBINERY_TRUST          trust: ids between commas, "uid:65534,gid:2000", or "all"
   //   CUBINERY_NVRTC          nvrtc_path
+  //   CUBINERY_NVCC           nvcc_path
   //   CUBINERY_DRIVER         driver_path
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
   //   CUBINERY_PATHS          paths, separated by colons
-  //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc is used when CUBINERY_NVRTC is not set
+  //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc and nvcc are used when CUBINERY_NVRTC and
+  //                           CUBINERY_NVCC are not set
   //
   // A privileged process (setuid, setgid, file capabilities: AT_SECURE of getauxval(3)) reads none
   // of them: whoever starts it would choose the libraries, templates and cubins that it runs.

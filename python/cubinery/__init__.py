@@ -29,7 +29,7 @@ from cubinery import gdn as _gdn
 from cubinery import problems as _problems
 from cubinery.conv import *
 from cubinery.gdn import *
-from cubinery.kernels import Kernel, KernelInfo
+from cubinery.kernels import Kernel, KernelInfo, SourceOptions
 from cubinery.kernels import compile as compile  # not in __all__: `import *` leaves Python's own
 from cubinery.models import problems_for_engine, problems_for_model
 from cubinery.problems import *
@@ -57,6 +57,7 @@ __all__ = [
     "KernelInfo",
     "LeftOutWarning",
     "NotCachedError",
+    "SourceOptions",
     "UnsupportedError",
     "architectures",
     "problems_for_engine",

@@ -7,11 +7,11 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from cubinery import _arrays, _core, tuning
 from cubinery._errors import refuse_type
-from cubinery._kernel import Kernel, checked_source
+from cubinery._kernel import Kernel, SourceOptions, checked_source
 from cubinery._operator import Operator, operator_class
 from cubinery._options import StrPath, milliseconds, path_bytes, text_of, with_paths
 from cubinery._problem import OperatorT, Problem, checked
@@ -40,6 +40,7 @@ class Context:
         arch: "sm_90a" and so on (`cubinery.architectures()`); None: the device's own.
         offline: never compile; a kernel that the cache does not hold is a NotCachedError.
         nvrtc_path: path of libnvrtc.so.
+        nvcc_path: path of nvcc, for kernels from texts that ask for it.
         driver_path: path of libcuda.so.1.
         cache_dir: the writable cache directory.
         cache_layers: read-only directories and packs (files of `cubinery cache export`),
@@ -72,6 +73,7 @@ class Context:
         arch: str | None = None,
         offline: bool | None = None,
         nvrtc_path: StrPath | None = None,
+        nvcc_path: StrPath | None = None,
         driver_path: StrPath | None = None,
         cache_dir: StrPath | None = None,
         cache_layers: Sequence[StrPath] | None = None,
@@ -89,6 +91,7 @@ class Context:
             "arch": arch,
             "offline": offline,
             "nvrtc_path": nvrtc_path,
+            "nvcc_path": nvcc_path,
             "driver_path": driver_path,
             "cache_dir": cache_dir,
             "cache_layers": cache_layers,
@@ -186,30 +189,16 @@ class Context:
         names = ("path", "nearest_path", "source_path")
         return [with_paths(report, *names) for report in json.loads(text)]
 
-    def kernel(
-        self,
-        source: str,
-        *,
-        name: str,
-        includes: Sequence[StrPath] = (),
-        options: Sequence[str] = (),
-        allow_spills: bool = True,
-    ) -> Kernel:
+    def kernel(self, source: str, **given: Unpack[SourceOptions]) -> Kernel:
         """A kernel of your own from a text: loads or compiles it, so call it off the request path.
 
             kernel = context.kernel(source, name="scale")
             kernel[grid, block](x, 2.0, n)
 
-        What it is cached under covers the name, the text, every file that it includes and the
-        options, by content.
-
         Args:
             source: CUDA C++.
-            name: of the __global__ function; "ns::scale<float, 4>" names an instance of a template.
-            includes: folders that #include looks in, in this order.
-            options: more for the compiler, such as "-DBLOCK=256" and "--use_fast_math"; those that
-                name files, or change what is made, are refused.
-            allow_spills: False: a kernel that spills registers is a CompileError.
+            given: name, includes, options, allow_spills, compiler, share_headers, each of which
+                may be left out: see SourceOptions.
 
         Raises:
             InvalidArgumentError: a name that is none, an empty text, a file that cannot be
@@ -218,17 +207,9 @@ class Context:
                 that are not allowed.
             NotCachedError, UnsupportedError, DriverError: as prepare().
         """
-        return Kernel(self, checked_source(source, name, includes, options, allow_spills))
+        return Kernel(self, checked_source(source, given))
 
-    def compile_source(
-        self,
-        source: str,
-        *,
-        name: str,
-        includes: Sequence[StrPath] = (),
-        options: Sequence[str] = (),
-        allow_spills: bool = True,
-    ) -> dict[str, Any]:
+    def compile_source(self, source: str, **given: Unpack[SourceOptions]) -> dict[str, Any]:
         """Makes sure that the cache holds a kernel from a text, without loading it.  Needs no GPU.
 
         Args: as for kernel().
@@ -240,26 +221,18 @@ class Context:
 
         Raises: as kernel(), less DriverError.
         """
-        given = checked_source(source, name, includes, options, allow_spills)
-        return with_paths(json.loads(_core.context_compile_source(self._handle, *given)), "path")
+        report = _core.context_compile_source(self._handle, *checked_source(source, given))
+        return with_paths(json.loads(report), "path")
 
-    def explain_source(
-        self,
-        source: str,
-        *,
-        name: str,
-        includes: Sequence[StrPath] = (),
-        options: Sequence[str] = (),
-        allow_spills: bool = True,
-    ) -> dict[str, Any]:
+    def explain_source(self, source: str, **given: Unpack[SourceOptions]) -> dict[str, Any]:
         """Why a kernel from a text is, or is not, in the cache.  Compiles nothing.
 
         Args: as for kernel().
 
         Returns: as explain() for each kernel.
         """
-        given = checked_source(source, name, includes, options, allow_spills)
-        report = json.loads(_core.context_explain_source(self._handle, *given))
+        text = _core.context_explain_source(self._handle, *checked_source(source, given))
+        report = json.loads(text)
         return with_paths(report, "path", "nearest_path", "source_path")
 
     def tune(

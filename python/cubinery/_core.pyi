@@ -45,6 +45,8 @@ def kernel_create(
     includes: list[bytes],
     options: list[str],
     forbid_spills: bool,
+    compiler: str,
+    share_headers: bool,
     /,
 ) -> object: ...
 def kernel_info(kernel: object, /) -> str: ...
@@ -56,6 +58,8 @@ def context_compile_source(
     includes: list[bytes],
     options: list[str],
     forbid_spills: bool,
+    compiler: str,
+    share_headers: bool,
     /,
 ) -> str: ...
 def context_explain_source(
@@ -65,5 +69,7 @@ def context_explain_source(
     includes: list[bytes],
     options: list[str],
     forbid_spills: bool,
+    compiler: str,
+    share_headers: bool,
     /,
 ) -> str: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from cubinery import _core
 from cubinery._errors import refuse, refuse_type
@@ -15,7 +15,32 @@ if TYPE_CHECKING:
     from cubinery._context import Context
 
 # What _core takes of a text.
-Source = tuple[str, str, list[bytes], list[str], bool]
+Source = tuple[str, str, list[bytes], list[str], bool, str, bool]
+
+COMPILERS = ("nvrtc", "nvcc")
+
+
+class SourceOptions(TypedDict, total=False):
+    """What a text may be given with, all by keyword.  It is cached under the name, the text, every
+    file that it includes, the options and the compiler, by content."""
+
+    #: Of the __global__ function; "ns::scale<float, 4>" names an instance of a template; "": the
+    #: only one that the text makes.
+    name: str
+    #: Folders that #include looks in, in this order.
+    includes: Sequence[StrPath]
+    #: More for the compiler, such as "-DBLOCK=256" and "--use_fast_math"; those that name files, or
+    #: change what is made, are refused.
+    options: Sequence[str]
+    #: False: a kernel that spills registers is a CompileError.  Default True.
+    allow_spills: bool
+    #: "nvrtc", in the process, or "nvcc" with g++, of the toolkit, for what NVRTC cannot.  Nothing
+    #: falls back from one to the other.
+    compiler: Literal["nvrtc", "nvcc"]
+    #: NVRTC precompiles the headers before the first token, for this text and for others of the
+    #: process that begin with the same ones: with CuTe each further kernel compiles in an eighth of
+    #: the time.  Takes 400 MB of memory until the process ends; kernels are the same.
+    share_headers: bool
 
 
 @dataclass(frozen=True)
@@ -42,30 +67,35 @@ def _texts(name: str, value: object, what: str) -> list[Any]:
     return list(value)
 
 
-def checked_source(
-    source: object,
-    name: object,
-    includes: Sequence[StrPath],
-    options: Sequence[str],
-    allow_spills: bool,
-) -> Source:
+def checked_source(source: object, given: SourceOptions) -> Source:
     """The arguments of Context.kernel() as _core takes them.
 
     Raises:
         InvalidArgumentError: names the argument.
+        TypeError: an argument that there is none of.
     """
     if not isinstance(source, str):
         refuse_type("source", source, "a str of CUDA C++")
+    for keyword in given:
+        if keyword not in SourceOptions.__annotations__:
+            accepted = ", ".join(SourceOptions.__annotations__)
+            raise TypeError(f"unexpected keyword argument {keyword!r}; accepted: {accepted}")
+    compiler = given.get("compiler", COMPILERS[0])
+    if compiler not in COMPILERS:
+        refuse("compiler", compiler, ", ".join(COMPILERS))
+    includes, options = given.get("includes", ()), given.get("options", ())
     folders = _texts("includes", includes, "str, bytes or paths")
     return (
         plain_text("source", source),
-        plain_text("name", name),
+        plain_text("name", given.get("name", "")),
         [path_bytes(f"includes[{i}]", folder) for i, folder in enumerate(folders)],
         [
             plain_text(f"options[{i}]", option)
             for i, option in enumerate(_texts("options", options, "str"))
         ],
-        not allow_spills,
+        not given.get("allow_spills", True),
+        compiler,
+        bool(given.get("share_headers", False)),
     )
 
 
@@ -122,7 +152,11 @@ class Kernel:
             InvalidArgumentError: something else in the brackets.
         """
         if type(config) is not tuple or not 2 <= len(config) <= 3:
-            refuse("kernel[...]", config, "kernel[grid, block], kernel[grid, block, shared_bytes]")
+            refuse(
+                "kernel[...]",
+                config,
+                "kernel[grid, block], kernel[grid, block, shared_bytes]",
+            )
         return _core.kernel_with(self._handle, *config)
 
     def launch(
@@ -158,5 +192,12 @@ class Kernel:
             DriverError: CUDA refused the launch.
         """
         _core.kernel_with(
-            self._handle, grid, block, shared_bytes, cluster, cooperative, enable_pdl, stream
+            self._handle,
+            grid,
+            block,
+            shared_bytes,
+            cluster,
+            cooperative,
+            enable_pdl,
+            stream,
         )(*args)

@@ -99,6 +99,7 @@ _KINDS: dict[str, Callable[[str, object], str | bytes]] = {
     "arch": plain_text,
     "offline": _switch,
     "nvrtc_path": path_bytes,
+    "nvcc_path": path_bytes,
     "driver_path": path_bytes,
     "cache_dir": path_bytes,
     "cache_layers": _paths,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Unpack
 
 from cubinery import _arrays
 from cubinery._context import Context, checked_context, context_of
-from cubinery._kernel import Kernel, KernelInfo
-from cubinery._options import StrPath
+from cubinery._kernel import Kernel, KernelInfo, SourceOptions
 
-__all__ = ["Kernel", "KernelInfo", "compile"]
+__all__ = ["Kernel", "KernelInfo", "SourceOptions", "compile"]
 
 
 def compile(
-    source: str,
-    *,
-    name: str,
-    includes: Sequence[StrPath] = (),
-    options: Sequence[str] = (),
-    allow_spills: bool = True,
-    context: Context | None = None,
+    source: str, *, context: Context | None = None, **given: Unpack[SourceOptions]
 ) -> Kernel:
     """A kernel from a text, loaded or compiled: Context.kernel() of a context that is kept.
 
@@ -30,7 +23,7 @@ def compile(
     Context.compile().
 
     Args:
-        source, name, includes, options, allow_spills: as for Context.kernel().
+        source, given: as for Context.kernel().
         context: None: that of the current device (torch's or cupy's, where one of them has been
             imported and uses CUDA, else 0): one per device, made at first use from the environment.
 
@@ -38,6 +31,4 @@ def compile(
     """
     if context is None:
         context = context_of(_arrays.current_device())
-    return checked_context(context).kernel(
-        source, name=name, includes=includes, options=options, allow_spills=allow_spills
-    )
+    return checked_context(context).kernel(source, **given)

@@ -570,9 +570,38 @@ def test_one_cache_for_all(empty_kernels, gpu, tmp_path):
         {**source, "options": ["-DBLOCK=128"]},
         {**source, "source": SAXPY + "\n"},
         {**source, "allow_spills": False},
+        {**source, "compiler": "nvcc"},
     ):
         with pytest.raises(cubinery.NotCachedError):
             second.kernel(**other)
+    # Neither decides what is made.
+    assert second.explain_source(**source, share_headers=True)["cached"]
+
+
+def test_a_text_with_one_kernel_needs_no_name(context, gpu):
+    source = "template <class T> __global__ void f(T) {} template __global__ void f(int);"
+    kernel = context.kernel(source)
+    kernel[1, 32](7)
+    assert kernel.info.symbol == "_Z1fIiEvT_" and gpu.last_arguments == b"\7\0\0\0"
+    with pytest.raises(cubinery.CompileError, match="the text gives 2 kernels"):
+        context.kernel("__global__ void f() {} __global__ void g() {}")
+
+
+def test_nvcc_compiles_what_nvrtc_cannot(context, gpu):
+    source = """
+        #include <cuda_fp16.h>
+        #include <type_traits>
+        extern "C" __global__ void add(__half* x, __half y) { *x = __hadd(*x, y); }
+    """
+    with pytest.raises(cubinery.CompileError, match="NVRTC"):
+        context.kernel(source)
+    kernel = context.kernel(source, compiler="nvcc", options=["-O3", "--expt-relaxed-constexpr"])
+    assert kernel.info.parameter_bytes == (8, 2)
+    assert kernel.info.canonical.endswith(";compiler=nvcc")
+    with pytest.raises(cubinery.InvalidArgumentError, match="compiler = 'gcc'; accepted: nvrtc"):
+        context.kernel(source, compiler="gcc")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'compilers'; accepted: name"):
+        context.kernel(source, compilers="nvcc")
 
 
 def test_prewarming_needs_no_gpu(empty_kernels, gpu, tmp_path, compiler):

@@ -146,8 +146,8 @@ int Context::device() const { return state_->options.device; }
 int Context::sm_count() const { return state_->device ? state_->device->sm_count() : 0; }
 
 Result<std::string> Context::nvrtc_version() const {
-  if (!state_->knows_nvrtc()) CUBINERY_RETURN_IF_ERROR(state_->process.check());
-  const Result<std::shared_ptr<const Nvrtc>>& nvrtc = state_->nvrtc();
+  if (!state_->knows(Compiler::kNvrtc)) CUBINERY_RETURN_IF_ERROR(state_->process.check());
+  const LazyCompiler::Opened& nvrtc = state_->compiler(Compiler::kNvrtc);
   if (!nvrtc) return nvrtc.error().clone();
   return (*nvrtc)->version();
 }

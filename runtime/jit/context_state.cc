@@ -12,6 +12,9 @@
 #include "codegen/source_name.h"
 #include "runtime/jit/kernel_info.h"
 #include "runtime/jit/kernel_state.h"
+#include "runtime/jit/kernel_symbol.h"
+#include "runtime/jit/nvcc.h"
+#include "runtime/jit/nvrtc.h"
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
@@ -37,6 +40,11 @@ Status check_parameter(const Recipe& recipe, const std::string& symbol, std::str
   if (parameters->bytes == *recipe.param_bytes) return {};
   return internal::key_error(Code::kInvalidKey,
                              wrong_parameter(parameters->bytes, *recipe.param_bytes), identity.key);
+}
+
+// For people.
+std::string_view name_of(Compiler compiler) {
+  return compiler == Compiler::kNvcc ? "nvcc" : "NVRTC";
 }
 
 KernelInfo info_of(const Identity& identity) {
@@ -71,10 +79,11 @@ Status compile_failure(const CompileInput& input, const Identity& identity, cons
                     input.path, input.name, why),
         identity.key, error.log());
   }
-  return internal::key_error(error.code(),
-                             fmt::format("{}: compile failed on {} (NVRTC {}): {}", identity.kernel,
-                                         identity.arch, identity.nvrtc, error.message()),
-                             identity.key, error.log());
+  return internal::key_error(
+      error.code(),
+      fmt::format("{}: compile failed on {} ({} {}): {}", identity.kernel, identity.arch,
+                  name_of(compiler_in_key(identity.key)), identity.nvrtc, error.message()),
+      identity.key, error.log());
 }
 
 // Of what has no kernel of the name.
@@ -104,7 +113,11 @@ Status check_spills(const KernelInfo& info, std::string_view log) {
 
 std::optional<std::string> cubin_mismatch(const Entry& entry) {
   const Identity& identity = entry.identity;
-  if (auto wrong = wrong_cubin(entry.cubin, identity.arch, identity.nvrtc)) return wrong;
+  // nvcc's version has its host compiler's behind it, of which a cubin says nothing.
+  const std::string_view version = compiler_in_key(identity.key) == Compiler::kNvcc
+                                       ? toolkit_version_in_nvcc(identity.nvrtc)
+                                       : identity.nvrtc;
+  if (auto wrong = wrong_cubin(entry.cubin, identity.arch, version)) return wrong;
   KernelInfo info;
   if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
   if (is_source_key(entry.identity.key) && info.symbol.empty()) {
@@ -131,29 +144,43 @@ Result<Recipe> Context::State::recipe(const KernelSource& source, bool to_load) 
   return recipe_of(source, *included, arch);
 }
 
-const Result<std::shared_ptr<const Nvrtc>>& Context::State::nvrtc() const {
-  std::call_once(nvrtc_once_, [this] {
-    if (options.offline) {
-      nvrtc_.emplace(Status(Code::kUnsupported, "NVRTC: not opened, the context is offline"));
-    } else {
-      const int driver = device ? device->driver().version() : 0;
-      nvrtc_.emplace(Nvrtc::open(options.nvrtc_path, trust_of(options), driver));
-    }
-    knows_nvrtc_ = true;
-    if (!*nvrtc_ || !options.log) return;
-    for (const std::string& refused : (**nvrtc_)->passed_over()) {
+LazyCompiler::Opened Context::State::open(Compiler which) const {
+  if (options.offline) {
+    return Status(Code::kUnsupported,
+                  fmt::format("{}: not opened, the context is offline", name_of(which)));
+  }
+  const int driver = device ? device->driver().version() : 0;
+  if (which == Compiler::kNvcc) {
+    Result<std::shared_ptr<const Nvcc>> nvcc =
+        Nvcc::open(options.nvcc_path, trust_of(options), driver);
+    if (!nvcc) return std::move(nvcc).error();
+    return std::shared_ptr<const CubinCompiler>(*std::move(nvcc));
+  }
+  Result<std::shared_ptr<const Nvrtc>> nvrtc =
+      Nvrtc::open(options.nvrtc_path, trust_of(options), driver);
+  if (!nvrtc) return std::move(nvrtc).error();
+  for (const std::string& refused : (*nvrtc)->passed_over()) {
+    if (options.log) {
       options.log(LogLevel::kWarning, fmt::format("NVRTC: passed over {}", refused));
     }
-  });
-  return *nvrtc_;
+  }
+  return std::shared_ptr<const CubinCompiler>(*std::move(nvrtc));
 }
 
-std::string Context::State::nvrtc_version() const { return nvrtc() ? (*nvrtc())->version() : ""; }
+const LazyCompiler::Opened& Context::State::compiler(Compiler which) const {
+  return lazy(which).get([&] { return open(which); });
+}
+
+std::string Context::State::version_of(Compiler which) const {
+  const LazyCompiler::Opened& opened = compiler(which);
+  return opened ? (*opened)->version() : "";
+}
 
 std::string Context::State::deciding_version(const Identity& request) const {
   if (options.offline) return "";
-  const bool decides = knows_nvrtc() || store->versions(request).size() > 1;
-  return decides ? nvrtc_version() : "";
+  const Compiler which = compiler_in_key(request.key);
+  const bool decides = knows(which) || store->versions(request).size() > 1;
+  return decides ? version_of(which) : "";
 }
 
 std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& identity) const {
@@ -221,7 +248,7 @@ Result<Context::State::Made> Context::State::build(const Recipe& recipe,
   Result<CompileInput> input = recipe.input();
   if (!input) return std::move(input).error();
   const auto start = std::chrono::steady_clock::now();
-  Result<CompileOutput> output = (*nvrtc())->compile(*input);
+  Result<CompileOutput> output = (*compiler(compiler_in_key(identity.key)))->compile(*input);
   const std::chrono::duration<double, std::milli> elapsed =
       std::chrono::steady_clock::now() - start;
   if (!output) return compile_failure(*input, identity, output.error());
@@ -230,7 +257,16 @@ Result<Context::State::Made> Context::State::build(const Recipe& recipe,
             .cubin = std::move(output->cubin)};
   KernelInfo& info = made.compiled.info;
   info.compile_ms = elapsed.count();
-  info.symbol = output->symbol;
+  info.symbol = std::move(output->symbol);
+  if (recipe.symbol.empty() && info.symbol.empty()) {
+    Result<std::string> only = symbol_of(made.cubin, "");
+    if (!only) {
+      return internal::key_error(only.error().code(),
+                                 fmt::format("{}: {}", input->path, only.error().message()),
+                                 identity.key, output->log);
+    }
+    info.symbol = *std::move(only);
+  }
   const std::string& symbol = recipe.symbol.empty() ? info.symbol : recipe.symbol;
   // A text may have other kernels beside it.
   const std::string log =
@@ -246,7 +282,7 @@ Result<Context::State::Made> Context::State::build(const Recipe& recipe,
 Result<Context::State::Made> Context::State::make_once(const Recipe& recipe, WaitBudget* waits,
                                                        Judge& judge) const {
   Identity identity = recipe.identity;
-  identity.nvrtc = nvrtc_version();
+  identity.nvrtc = version_of(compiler_in_key(identity.key));
   std::unique_ptr<MakeLock> lock;
   if (store) {
     lock = store->lock(identity, waits);
@@ -270,9 +306,10 @@ Result<Context::State::Made> Context::State::make_once(const Recipe& recipe, Wai
 
 Result<Context::State::Made> Context::State::make_missing(const Recipe& recipe, WaitBudget* waits,
                                                           Judge& judge) const {
-  if (!options.offline && nvrtc()) return make_once(recipe, waits, judge);
+  const Compiler which = compiler_in_key(recipe.identity.key);
+  if (!options.offline && compiler(which)) return make_once(recipe, waits, judge);
   ++misses_;
-  return options.offline ? not_cached(recipe.identity) : nvrtc().error().clone();
+  return options.offline ? not_cached(recipe.identity) : compiler(which).error().clone();
 }
 
 std::string Context::State::remedy(const Identity& identity) const {
@@ -333,7 +370,8 @@ Result<std::optional<Context::State::Made>> Context::State::supply(const Recipe&
   }
   // Who makes what is missing looks again, when nobody else makes it; a compiler is looked for when
   // there is nothing else.
-  const bool looks_again = !need.may_make || (knows_nvrtc() && nvrtc());
+  const Compiler which = compiler_in_key(recipe.identity.key);
+  const bool looks_again = !need.may_make || (knows(which) && compiler(which));
   const Names::Moment since = looks_again ? Names::kAnyTime : need.since;
   if (std::optional<Made> found = find(recipe.identity, since, judge)) {
     ++disk_hits_;
@@ -411,6 +449,7 @@ Result<Explanation> Context::State::explain(const Recipe& recipe) const {
   Result<CompileInput> input = recipe.input();
   if (!input) return std::move(input).error();
   Identity identity = recipe.identity;
+  const Compiler which = compiler_in_key(identity.key);
   Explanation explanation;
   explanation.source_path = recipe.origin;
   explanation.source = std::move(input->source);
@@ -422,12 +461,14 @@ Result<Explanation> Context::State::explain(const Recipe& recipe) const {
     explanation.path = std::move(found->compiled.path);
     explanation.info = std::move(found->compiled.info);
   } else {
-    identity.nvrtc = nvrtc_version();
+    identity.nvrtc = version_of(which);
     explanation.path = store ? store->path_of(identity) : "";
     explanation.info = info_of(identity);
     explain_miss(identity, &explanation);
   }
-  explanation.options = options_given(std::move(explanation.options), explanation.info.nvrtc);
+  if (which == Compiler::kNvrtc) {
+    explanation.options = options_given(std::move(explanation.options), explanation.info.nvrtc);
+  }
   explanation.identity = to_text(identity);
   return explanation;
 }

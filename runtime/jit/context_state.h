@@ -14,8 +14,8 @@
 #include "codegen/arch.h"
 #include "cubinery/context.h"
 #include "results/tuning_files.h"
+#include "runtime/jit/cubin_compiler.h"
 #include "runtime/jit/device.h"
-#include "runtime/jit/nvrtc.h"
 #include "runtime/jit/owner_process.h"
 #include "runtime/jit/recipe.h"
 
@@ -48,13 +48,13 @@ struct Context::State {
   CacheStats stats() const;
   Names::Moment now() const;
 
-  // The compiler, opened when it is first asked for.  kUnsupported: there is none, or the context
-  // is offline.  Requires: process.is_current(), or knows_nvrtc().
-  const Result<std::shared_ptr<const Nvrtc>>& nvrtc() const;
+  // Opened when it is first asked for.  kUnsupported: there is none, or the context is offline.
+  // Requires: process.is_current(), or knows(it).
+  const LazyCompiler::Opened& compiler(Compiler which) const;
   // Whether it has been asked for.
-  bool knows_nvrtc() const { return knows_nvrtc_; }
+  bool knows(Compiler which) const { return lazy(which).is_known(); }
   // Its version; empty when there is none.
-  std::string nvrtc_version() const;
+  std::string version_of(Compiler which) const;
 
  private:
   // What is wanted of a kernel that is not in memory.
@@ -130,9 +130,13 @@ struct Context::State {
   std::string remedy(const Identity& identity) const;
   void explain_miss(const Identity& identity, Explanation* explanation) const;
 
-  mutable std::once_flag nvrtc_once_;
-  mutable std::optional<Result<std::shared_ptr<const Nvrtc>>> nvrtc_;
-  mutable std::atomic<bool> knows_nvrtc_{false};  // from then on nvrtc_ does not change
+  const LazyCompiler& lazy(Compiler which) const {
+    return which == Compiler::kNvcc ? nvcc_ : nvrtc_;
+  }
+  LazyCompiler::Opened open(Compiler which) const;
+
+  LazyCompiler nvrtc_;
+  LazyCompiler nvcc_;
   mutable std::mutex mutex_;
   mutable std::map<std::string, std::shared_ptr<Slot>>
       table_;  // by identity text; guarded by mutex_

@@ -58,16 +58,22 @@ Result<std::string> symbol_of(std::string_view cubin, std::string_view name) {
   for (const std::string& symbol : symbols) {
     all.push_back(readable(symbol));
     const std::string found = name_in(all.back());
-    if (found == wanted || symbol == name) exact.push_back(symbol);
+    if (wanted.empty() || found == wanted || symbol == name) exact.push_back(symbol);
     if (without_arguments(found) == without_arguments(wanted)) alike.push_back(symbol);
   }
   // "scale<float, kFour>" is spelled "scale<float, 4>" there: the only instance must be it.
   const std::vector<std::string>& matches = exact.empty() ? alike : exact;
   if (matches.size() == 1) return matches.front();
+  const std::string listed = all.empty() ? "none" : fmt::format("{}", fmt::join(all, "; "));
   return Status(
       Code::kCompileFailed,
-      fmt::format("name is \"{}\", and {} kernels of the cubin are called so; it has: {}", name,
-                  matches.size(), all.empty() ? "none" : fmt::format("{}", fmt::join(all, "; "))));
+      wanted.empty()
+          ? fmt::format("the text gives {} kernels; accepted without a name: one; it has: "
+                        "{}",
+                        symbols.size(), listed)
+          : fmt::format("name is \"{}\", and {} kernels of the cubin are called so; it "
+                        "has: {}",
+                        name, matches.size(), listed));
 }
 
 }  // namespace cubinery

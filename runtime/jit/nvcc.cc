@@ -14,6 +14,7 @@
 #include "cache/file_io.h"
 #include "cache/version_order.h"
 #include "runtime/jit/child_process.h"
+#include "runtime/jit/driver.h"
 #include "runtime/jit/kernel_symbol.h"
 #include "runtime/jit/native_code.h"
 
@@ -102,8 +103,7 @@ std::string search_path_of(const std::string& nvcc) {
   return fmt::format("{}:{}", fs::path(nvcc).parent_path().string(), kSystemPath);
 }
 
-Result<std::string> asked(const std::string& program,
-                          const std::vector<std::string>& environment) {
+Result<std::string> asked(const std::string& program, const std::vector<std::string>& environment) {
   Result<ChildOutcome> outcome = run_child({program, "--version"}, environment, "/");
   if (!outcome) return std::move(outcome).error();
   return std::move(outcome->output);
@@ -131,7 +131,8 @@ std::vector<std::string> nvcc_places(const std::string& root) {
   return places;
 }
 
-Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Trust& trust) {
+Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Trust& trust,
+                                               int driver) {
   std::shared_ptr<Nvcc> nvcc(new Nvcc);
   const std::vector<std::string> places = path.empty() ? nvcc_places("/") : std::vector{path};
   std::string refused;
@@ -150,6 +151,7 @@ Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Tr
                                                   fmt::join(places, ", "), refused));
   }
   CUBINERY_RETURN_IF_ERROR(nvcc->find_versions(trust));
+  CUBINERY_RETURN_IF_ERROR(nvcc->check_driver(driver));
   return std::shared_ptr<const Nvcc>(std::move(nvcc));
 }
 
@@ -182,6 +184,19 @@ Status Nvcc::find_versions(const Trust& trust) {
   }
   version_ = fmt::format("{}.{}", own_version, host_version);
   return {};
+}
+
+Status Nvcc::check_driver(int driver) const {
+  const std::string text = driver_version_text(driver);
+  const auto major = [](const std::string& version) {
+    return version.substr(0, version.find('.'));
+  };
+  const std::string ours = major(version_);
+  if (driver == 0 || !version_less(major(text), ours)) return {};
+  return Status(Code::kUnsupported,
+                fmt::format("nvcc: {} is version {}, and the driver is for CUDA {}; needs a driver "
+                            "for CUDA {}.0 or newer, or the nvcc of CUDA {}",
+                            path_, version_, text, ours, major(text)));
 }
 
 // PATH is where nvcc looks for its parts and for the host compiler.
@@ -245,10 +260,19 @@ Result<CompileOutput> Nvcc::compile(const CompileInput& input) const {
   }
   const Status known = check_reached(dependencies, folder->path());
   if (!known.ok()) return failed(known.code(), std::string(known.message()));
+  if (input.name.empty()) return output;
   Result<std::string> symbol = symbol_of(output.cubin, input.name);
   if (!symbol) return failed(symbol.error().code(), std::string(symbol.error().message()));
   output.symbol = *std::move(symbol);
   return output;
+}
+
+std::string_view toolkit_version_in_nvcc(std::string_view version) {
+  std::size_t end = 0;
+  for (int numbers = 0; numbers < 3 && end != version.npos; ++numbers) {
+    end = version.find('.', numbers == 0 ? 0 : end + 1);
+  }
+  return version.substr(0, end);
 }
 
 std::vector<std::string> dependencies_in(std::string_view rule) {

@@ -10,43 +10,11 @@
 
 #include "cache/trust.h"
 #include "cubinery/status.h"
+#include "runtime/jit/cubin_compiler.h"
 #include "runtime/jit/dynamic_library.h"
 #include "runtime/jit/precompiled_headers.h"
 
 namespace cubinery {
-
-struct CompileInput {
-  std::string path;  // shown in messages: "gdn_decode/gdn_decode.cu"
-  std::string source;
-  // What #include finds: name as the #include line writes it, text.
-  std::vector<std::pair<std::string, std::string>> headers;
-  std::vector<std::string> options;
-  std::string name;  // of a __global__ function, which the text names its way; empty: not asked for
-  bool wants_ptx = false;
-  // Whether the headers that the source includes before its first token are precompiled, for this
-  // source and for others that begin with them (runtime/jit/precompiled_headers.h).  A choice: it
-  // takes 400 MB of the process's memory, a file of up to that size that has no name, and a quarter
-  // of the first source's time more; the others take an eighth of theirs with CuTe.  Cubins are the
-  // same.  An NVRTC that cannot (before 12.8) compiles as ever.
-  bool share_headers = false;
-  // With it: names that were looked for and that no header has (IncludeClosure::absent).
-  std::vector<std::string> absent = {};
-};
-
-// What became of CompileInput::share_headers.
-enum class HeaderSharing : int {
-  kNone,  // not asked for, or not possible
-  kMade,  // this compilation has precompiled them
-  kUsed,  // it took what another one made
-};
-
-struct CompileOutput {
-  std::string cubin;
-  std::string log;     // ptxas's resource lines and any warnings
-  std::string symbol;  // of that function in the cubin
-  HeaderSharing headers = HeaderSharing::kNone;
-  std::string ptx{};  // where it is wanted
-};
 
 // Those of an identity's options that NVRTC of this version is given; all where it is empty.  Left
 // out is what it does not know and does all the same: NVRTC 12.8 has no cache to go without.
@@ -54,7 +22,7 @@ std::vector<std::string> options_given(std::vector<std::string> options, std::st
 
 // Immutable after open() but for precompiled headers; safe to use from any thread, compilations run
 // in parallel.
-class Nvrtc {
+class Nvrtc : public CubinCompiler {
  public:
   // Opens `path`, or the first library found in the usual places, one of CUDA 13 or newer before
   // those of CUDA 12, and compiles an empty kernel to learn the build number, which NVRTC tells in
@@ -71,9 +39,9 @@ class Nvrtc {
 
   // kCompileFailed with the log; kUnsupported when this NVRTC does not know the architecture.
   // Options: options_given() of the input's.
-  Result<CompileOutput> compile(const CompileInput& input) const;
+  Result<CompileOutput> compile(const CompileInput& input) const override;
 
-  const std::string& version() const { return version_; }  // "13.0.88"
+  const std::string& version() const override { return version_; }  // "13.0.88"
   const std::string& path() const { return path_; }
   // Those libraries, and why.
   const std::vector<std::string>& passed_over() const { return passed_over_; }

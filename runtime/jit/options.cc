@@ -42,13 +42,13 @@ bool has_hidden(std::string_view text) {
   return false;
 }
 
-std::string chosen_nvrtc() {
-  if (std::string path = variable("CUBINERY_NVRTC"); !path.empty()) return path;
-  for (const char* name : {"CUDA_HOME", "CUDA_PATH"}) {
-    const std::string home = variable(name);
+// What a variable names, or the first of these files in the toolkit that the environment names.
+std::string of_toolkit(const char* name, std::initializer_list<const char*> files) {
+  if (std::string path = variable(name); !path.empty()) return path;
+  for (const char* toolkit : {"CUDA_HOME", "CUDA_PATH"}) {
+    const std::string home = variable(toolkit);
     if (home.empty()) continue;
-    for (const char* file :
-         {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"}) {
+    for (const char* file : files) {
       std::error_code ignored;
       if (std::filesystem::exists(home + file, ignored)) return home + file;
     }
@@ -130,7 +130,9 @@ Result<Options> Options::from_env() {
   options.cache_layers = split_at_colons(variable("CUBINERY_CACHE_LAYERS"));
   options.template_dirs = split_at_colons(variable("CUBINERY_TEMPLATE_DIR"));
   options.paths = split_at_colons(variable("CUBINERY_PATHS"));
-  options.nvrtc_path = chosen_nvrtc();
+  options.nvrtc_path = of_toolkit(
+      "CUBINERY_NVRTC", {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"});
+  options.nvcc_path = of_toolkit("CUBINERY_NVCC", {"/bin/nvcc"});
   options.driver_path = variable("CUBINERY_DRIVER");
   if (const std::string limit = variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
     const std::optional<std::uint64_t> bytes = parse_bytes(limit);

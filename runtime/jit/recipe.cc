@@ -59,24 +59,24 @@ Status add_template(const KernelSpec& spec, const Options& options, const std::s
   return {};
 }
 
-Status check_text(const KernelSource& source) {
+Status check_text(const KernelSource& source, const std::string& kernel) {
   if (source.source.find_first_not_of(" \t\r\n") == std::string::npos) {
     return Status(
         Code::kInvalidArgument,
         fmt::format("source of {} is empty; accepted: CUDA C++ with a __global__ function",
-                    source.name));
+                    kernel));
   }
   const std::size_t zero = source.source.find('\0');
   if (zero == std::string::npos) return {};
-  return Status(
-      Code::kInvalidArgument,
-      fmt::format("source of {} has a zero byte at {}; accepted: text", source.name, zero));
+  return Status(Code::kInvalidArgument,
+                fmt::format("source of {} has a zero byte at {}; accepted: text", kernel, zero));
 }
 
 }  // namespace
 
-const std::vector<std::string>& fixed_compile_options() {
-  static const std::vector<std::string> kOptions = {
+const std::vector<std::string>& fixed_compile_options(Compiler compiler) {
+  static const std::vector<std::string> kOfNvcc = {"-std=c++20", "-Xptxas=-v"};
+  static const std::vector<std::string> kOfNvrtc = {
       "-std=c++20",
       "-default-device",
       "--no-source-include",         // no file of the working directory that no identity names
@@ -84,7 +84,7 @@ const std::vector<std::string>& fixed_compile_options() {
       "-Xptxas=-v",                  // resources in the log
       "--no-cache",                  // its own cache would swallow the log; 12.8 has none
   };
-  return kOptions;
+  return compiler == Compiler::kNvcc ? kOfNvcc : kOfNvrtc;
 }
 
 Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch) {
@@ -119,9 +119,9 @@ Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                          const std::string& arch) {
   Result<std::string> plain = plain_name(source.name);
   if (!plain) return std::move(plain).error();
-  CUBINERY_RETURN_IF_ERROR(check_text(source));
+  CUBINERY_RETURN_IF_ERROR(check_text(source, *plain));
   Result<std::vector<std::string>> compile_options =
-      source_options(fixed_compile_options(), source.options);
+      source_options(fixed_compile_options(source.compiler), source.options, source.compiler);
   if (!compile_options) return std::move(compile_options).error();
   // No text's kernel is called "source": see is_source_key().
   const std::string kernel = *plain == "source" ? "source_" : *plain;
@@ -131,7 +131,7 @@ Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                                                         .options = *compile_options});
   if (!closure) return std::move(closure).error();
   Recipe recipe{.identity = {.kernel = kernel,
-                             .key = source_key(source.name, source.allow_spills),
+                             .key = source_key(source),
                              .template_digest = digest_of(source.source),
                              .headers_digest = closure->digest,
                              .options = options_text(*compile_options),
@@ -148,7 +148,9 @@ Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                         .source = closure.source(source.source),
                         .headers = closure.headers(),
                         .options = with_arch(given, arch),
-                        .name = source.name};
+                        .name = source.name,
+                        .share_headers = source.share_headers,
+                        .absent = closure.absent};
   };
   return recipe;
 }

@@ -22,7 +22,7 @@ struct Recipe {
   std::string origin;  // of the text: a file's path, "<embedded>/gdn_decode/gdn_decode.cu", a name
   // What the compiler gets.  Asked for only where something has to be compiled or explained.
   std::function<Result<CompileInput>()> input;
-  // Of the function, in the cubin; empty: the compiler says it, and an entry's metadata.
+  // Of the function, in the cubin; empty: what was compiled says it, and an entry's metadata.
   std::string symbol;
   // Of the function's one parameter; nullopt: it may have any.
   std::optional<std::size_t> param_bytes;
@@ -31,8 +31,8 @@ struct Recipe {
   bool allow_spills = true;
 };
 
-// NVRTC's options that are the same for every kernel, as they stand in identities.
-const std::vector<std::string>& fixed_compile_options();
+// The options that are the same for every kernel, as they stand in identities.
+const std::vector<std::string>& fixed_compile_options(Compiler compiler = Compiler::kNvrtc);
 
 // kInvalidKey, kIo, kCompileFailed: as find_template() says.
 Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch);

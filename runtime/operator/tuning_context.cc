@@ -95,7 +95,7 @@ bool has_several_versions(const std::vector<TuningResult>& results, std::string_
 // where all results are of one: they are stale together, or none is.
 Toolchain toolchain_for(const Context& context, const PathKernels& paths,
                         const std::vector<TuningResult>& results) {
-  if (context.state().knows_nvrtc() || has_several_versions(results, context.arch())) {
+  if (context.state().knows(Compiler::kNvrtc) || has_several_versions(results, context.arch())) {
     return toolchain_of(context, paths);
   }
   return {.nvrtc = {}, .templates = templates_of(context, paths)};

@@ -22,6 +22,7 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
       {"arch", "sm_90a"},
       {"offline", "1"},
       {"nvrtc_path", "/n/libnvrtc.so"},
+      {"nvcc_path", "/n/nvcc"},
       {"driver_path", "/d/libcuda.so"},
       {"cache_dir", "/c"},
       {"cache_layers", "/a::/b c:"},
@@ -35,13 +36,14 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
   };
   for (const auto& [field, value] : values) test::set(handle, field, value);
   // Does not compile when Options has a field that is not looked at here.
-  const auto& [device, arch, offline, nvrtc_path, driver_path, cache_dir, cache_layers,
+  const auto& [device, arch, offline, nvrtc_path, nvcc_path, driver_path, cache_dir, cache_layers,
                use_disk_cache, cache_limit_bytes, trust_shared_dirs, trust, lock_wait,
                template_dirs, paths, log] = handle->value;
   CHECK(device == 3);
   CHECK(arch == "sm_90a");
   CHECK(offline);
   CHECK(nvrtc_path == "/n/libnvrtc.so");
+  CHECK(nvcc_path == "/n/nvcc");
   CHECK(driver_path == "/d/libcuda.so");
   CHECK(cache_dir == "/c");
   CHECK(cache_layers == Texts{"/a", "/b c"});

@@ -141,7 +141,7 @@ TEST_CASE("OptionsOfTheAssemblerThatNameFilesAreRefused", "[cpu]") {
                            "-preserve-relocs"}) {
     const std::string text = refused({"-Xptxas", list});
     INFO(list);
-    CHECK(text.find("accepted: of the assembler's -v, -O, ") != text.npos);
+    CHECK(text.find("accepted: -Xptxas of -v, -O, ") != text.npos);
   }
 }
 
@@ -189,15 +189,16 @@ TEST_CASE("APlainNameIsTheLastIdentifier", "[cpu]") {
     CHECK(plain_name(name).value() == plain);
   }
   CHECK(plain_name(std::string(100, 'a')).value() == std::string(64, 'a'));
+  CHECK(plain_name("").value() == "kernel");
 }
 
 TEST_CASE("WhatIsNoNameIsRefused", "[cpu]") {
   for (const std::string name :
-       {"",           " ",           "9k",           "a b",          "a::",          "::",
-        "a:b",        "&scale",      "scale()",      "scale<",       "scale<int",    "scale<int>>",
-        "scale>",     "scale<(int>", "scale<int)>",  "scale; int x", "scale<int>;",  "scale<\"a\">",
-        "scale<'a'>", "a/b",         "../scale",     "scale\n",      "scale<int\n>", "scale<{1}>",
-        "#include",   "scale<a\\b>", "sk\xc3\xa4la", "scale<int>x",  "a-b"}) {
+       {" ",           "9k",           "a b",          "a::",          "::",           "a:b",
+        "&scale",      "scale()",      "scale<",       "scale<int",    "scale<int>>",  "scale>",
+        "scale<(int>", "scale<int)>",  "scale; int x", "scale<int>;",  "scale<\"a\">", "scale<'a'>",
+        "a/b",         "../scale",     "scale\n",      "scale<int\n>", "scale<{1}>",   "#include",
+        "scale<a\\b>", "sk\xc3\xa4la", "scale<int>x",  "a-b"}) {
     const Result<std::string> plain = plain_name(name);
     INFO(name);
     REQUIRE_FALSE(plain);
@@ -209,13 +210,53 @@ TEST_CASE("WhatIsNoNameIsRefused", "[cpu]") {
 }
 
 TEST_CASE("AKeyOfATextIsNoFieldTables", "[cpu]") {
-  const std::string key = source_key("ns::scale<float, 4>", false);
+  const std::string key = source_key({.name = "ns::scale<float, 4>", .allow_spills = false});
   CHECK(key == "source;name=ns::scale<float, 4>;allow_spills=false");  // persistent
   CHECK(is_source_key(key));
   CHECK(name_in_source_key(key) == "ns::scale<float, 4>");
   CHECK_FALSE(is_source_key("source;threads=4"));
   CHECK_FALSE(is_source_key("gdn_decode;key_dim=128"));
   CHECK(name_in_source_key("gdn_decode;name=1").empty());
+  CHECK(compiler_in_key(key) == Compiler::kNvrtc);
+  const std::string of_nvcc = source_key({.name = "scale", .compiler = Compiler::kNvcc});
+  CHECK(of_nvcc == "source;name=scale;allow_spills=true;compiler=nvcc");  // persistent
+  CHECK(compiler_in_key(of_nvcc) == Compiler::kNvcc);
+  CHECK(name_in_source_key(of_nvcc) == "scale");
+  CHECK(compiler_in_key("gdn_decode;compiler=nvcc") == Compiler::kNvrtc);
+  CHECK(source_key({}) == "source;name=;allow_spills=true");
+}
+
+TEST_CASE("ACompilerIsGivenWhatItKnows", "[cpu]") {
+  const auto of_nvcc = [](const Texts& given) {
+    return source_options({"-std=c++20", "-Xptxas=-v"}, given, Compiler::kNvcc);
+  };
+  CHECK(of_nvcc({"--std=c++17", "-O3", "--expt-relaxed-constexpr", "--compiler-options",
+                 "-fPIC,-O3,-Wno-abi", "--ptxas-options=-v", "-D", "X=1"})
+            .value() == Texts{"-std=c++17", "-Xptxas=-v", "-O3", "--expt-relaxed-constexpr",
+                              "-Xcompiler=-fPIC", "-Xcompiler=-O3", "-Xcompiler=-Wno-abi",
+                              "-DX=1"});
+  for (const char* list :
+       {"-include,x.h", "-I/tmp", "-Wp", "-Wp,-MD,file", "-Wl,-o", "-march=native", "-fplugin=x.so",
+        "@file", "-specs=x", "-B/tmp", "-o", "", "-O3,", "-D_X", "-Wa,--x", "-fPIC=1"}) {
+    const auto options = of_nvcc({"-Xcompiler", list});
+    INFO(list);
+    REQUIRE_FALSE(options);
+    CHECK(options.error().message().find("accepted: -Xcompiler of -O, -W, ") != std::string::npos);
+  }
+  for (const char* file : {"-ccbin=/tmp", "--compiler-bindir=/tmp", "-optf=x", "-I/tmp", "-keep",
+                           "-include=x.h", "--run", "-Xlinker=x", "-x=c++", "--dryrun",
+                           "-cudart=none", "-idp=/tmp", "-isystem=/tmp", "-target-dir=x"}) {
+    INFO(file);
+    CHECK_FALSE(of_nvcc({file}));
+  }
+  CHECK(of_nvcc({"-default-device"})
+            .error()
+            .message()
+            .starts_with("options has \"-default-device\"; accepted: it with compiler nvrtc, not "
+                         "with nvcc; with that: -D, "));
+  CHECK(refused({"--expt-relaxed-constexpr"})
+            .starts_with("options has \"--expt-relaxed-constexpr\"; accepted: it with compiler "
+                         "nvcc, not with nvrtc; with that: -D, "));
 }
 
 }  // namespace

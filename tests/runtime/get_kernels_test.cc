@@ -80,7 +80,7 @@ TEST_CASE("AnOperatorWhoseKernelsAreThereOpensNoCompiler", "[cpu]") {
       Context::create({.driver_path = CUBINERY_FAKE_DRIVER, .cache_dir = dir.path()}).value();
   CHECK(context.prepare(decode));
   CHECK(context.prepare(prefill));
-  CHECK_FALSE(context.state().knows_nvrtc());
+  CHECK_FALSE(context.state().knows(Compiler::kNvrtc));
   CHECK(context.stats().misses == 0);
 }
 

@@ -27,7 +27,7 @@ extern "C" __global__ void scale(float* x, float a, int n) {
 )";
 
 std::shared_ptr<const Nvcc> nvcc() {
-  static const Result<std::shared_ptr<const Nvcc>> kNvcc = Nvcc::open("", Trust());
+  static const Result<std::shared_ptr<const Nvcc>> kNvcc = Nvcc::open("", Trust(), 0);
   REQUIRE(kNvcc);  // the toolkit that this was built with has one
   return *kNvcc;
 }
@@ -120,18 +120,18 @@ TEST_CASE("NvccIsLookedForTheHighestVersionFirst", "[cpu]") {
 
 TEST_CASE("NoNvccIsAnErrorThatSaysWhereItWasLookedFor", "[cpu]") {
   const TempDir temp;
-  const auto none = Nvcc::open(temp.path() + "/nvcc", Trust());
+  const auto none = Nvcc::open(temp.path() + "/nvcc", Trust(), 0);
   REQUIRE_FALSE(none);
   CHECK(none.error().code() == Code::kUnsupported);
   CHECK(has(none.error().message(), temp.path() + "/nvcc"));
   test::write_bytes(temp.path() + "/nvcc", "#!/bin/sh\necho hello\n");
   std::filesystem::permissions(temp.path() + "/nvcc", std::filesystem::perms(0777));
-  const auto foreign = Nvcc::open(temp.path() + "/nvcc", Trust());
+  const auto foreign = Nvcc::open(temp.path() + "/nvcc", Trust(), 0);
   REQUIRE_FALSE(foreign);
   CHECK(foreign.error().code() == Code::kUnsupported);
   CHECK(has(foreign.error().message(), "run code as us"));
   std::filesystem::permissions(temp.path() + "/nvcc", std::filesystem::perms(0700));
-  const auto other = Nvcc::open(temp.path() + "/nvcc", Trust());
+  const auto other = Nvcc::open(temp.path() + "/nvcc", Trust(), 0);
   REQUIRE_FALSE(other);
   CHECK(has(other.error().message(), "names no version"));
 }

@@ -27,6 +27,7 @@ int main() {
   print("template_dirs", options->template_dirs);
   print("paths", options->paths);
   print("nvrtc_path", options->nvrtc_path);
+  print("nvcc_path", options->nvcc_path);
   print("driver_path", options->driver_path);
   print("cache_limit_bytes", std::to_string(options->cache_limit_bytes));
   if (options->trust.everybody) print("trust", "all");
