@@ -140,18 +140,6 @@ Result<std::vector<gdn::AnyProblem>> read_problems(const char* problems) {
   return read;
 }
 
-Json json_of(const KernelSpec& spec, const Explanation& found) {
-  return {{"kernel", spec.kernel},
-          {"canonical", spec.canonical},
-          {"identity", found.identity},
-          {"source_path", found.source_path},
-          {"options", found.options},
-          {"cached", found.cached},
-          {"path", found.path},
-          {"nearest_path", found.nearest_path},
-          {"differences", found.differences}};
-}
-
 }  // namespace
 }  // namespace cubinery::capi
 
@@ -307,7 +295,7 @@ int cubinery_context_explain(const CubineryContext* context, const char* op, con
     for (const KernelSpec& spec : *specs) {
       const Result<Explanation> found = context->value.explain(spec);
       if (!found) return found.error().clone();
-      document.push_back(json_of(spec, *found));
+      document.push_back(json_of(spec.kernel, spec.canonical, *found));
     }
     *report = json_text(document);
     return {};

@@ -74,6 +74,18 @@ Result<Problem> read_problem(const char* op, const char* problem) {
   return parsed;
 }
 
+Json json_of(const std::string& kernel, const std::string& canonical, const Explanation& found) {
+  return {{"kernel", kernel},
+          {"canonical", canonical},
+          {"identity", found.identity},
+          {"source_path", found.source_path},
+          {"options", found.options},
+          {"cached", found.cached},
+          {"path", found.path},
+          {"nearest_path", found.nearest_path},
+          {"differences", found.differences}};
+}
+
 void keep_bytes_in_json() { keeps_bytes = true; }
 
 std::string printed(const Json& document) {

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "codegen/read_json.h"
+#include "cubinery/context.h"
 #include "cubinery/status.h"
 #include "runtime/registry/operators.h"
 
@@ -17,6 +18,9 @@ Status check_form(const char* form);
 // A problem that passes check().  kInvalidArgument: NULL, an operator that is not known, or a
 // problem that cannot be read or used.
 Result<Problem> read_problem(const char* op, const char* problem);
+
+// As cubinery_context_explain() has it of each kernel.
+Json json_of(const std::string& kernel, const std::string& canonical, const Explanation& found);
 
 // Paths need not be UTF-8: what is not becomes a replacement character, or what
 // keep_bytes_in_json() says.

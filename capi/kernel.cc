@@ -174,15 +174,28 @@ int cubinery_context_explain_source(const CubineryContext* context,
     CUBINERY_RETURN_IF_ERROR(read_source(source, &given));
     const Result<Explanation> found = context->value.explain(given);
     if (!found) return found.error().clone();
-    *report = json_text({{"kernel", found->info.kernel},
-                         {"canonical", found->info.canonical},
-                         {"identity", found->identity},
-                         {"source_path", found->source_path},
-                         {"options", found->options},
-                         {"cached", found->cached},
-                         {"path", found->path},
-                         {"nearest_path", found->nearest_path},
-                         {"differences", found->differences}});
+    *report = json_text(json_of(found->info.kernel, found->info.canonical, *found));
+    return {};
+  });
+}
+
+int cubinery_context_listing(const CubineryContext* context, const CubineryKernelSource* source,
+                             const char* form, char** text) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("text", text));
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    CUBINERY_RETURN_IF_ERROR(not_null("form", form));
+    const std::string_view name = form;
+    if (name != "ptx" && name != "sass") {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("form = \"{}\"; accepted: ptx, sass", name));
+    }
+    KernelSource given;
+    CUBINERY_RETURN_IF_ERROR(read_source(source, &given));
+    const Result<std::string> made =
+        context->value.listing(given, name == "ptx" ? Listing::kPtx : Listing::kSass);
+    if (!made) return made.error().clone();
+    *text = new_text(*made);
     return {};
   });
 }

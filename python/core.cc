@@ -364,6 +364,8 @@ PyMethodDef methods[] = {
     fast_method("kernel_with", kernel_with),
     {"context_compile_source", context_compile_source, METH_VARARGS, nullptr},
     {"context_explain_source", context_explain_source, METH_VARARGS, nullptr},
+    {"context_ptx", context_ptx, METH_VARARGS, nullptr},
+    {"context_sass", context_sass, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

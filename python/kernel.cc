@@ -278,4 +278,20 @@ PyObject* context_explain_source(PyObject*, PyObject* arguments) {
   return report_of(cubinery_context_explain_source, arguments);
 }
 
+PyObject* context_ptx(PyObject*, PyObject* arguments) {
+  return report_of(
+      [](const CubineryContext* context, const CubineryKernelSource* source, char** text) {
+        return cubinery_context_listing(context, source, "ptx", text);
+      },
+      arguments);
+}
+
+PyObject* context_sass(PyObject*, PyObject* arguments) {
+  return report_of(
+      [](const CubineryContext* context, const CubineryKernelSource* source, char** text) {
+        return cubinery_context_listing(context, source, "sass", text);
+      },
+      arguments);
+}
+
 }  // namespace cubinery_python

@@ -19,5 +19,8 @@ PyObject* kernel_with(PyObject*, PyObject* const* given, Py_ssize_t count);
 // (Context, and what kernel_create() takes) -> JSON
 PyObject* context_compile_source(PyObject*, PyObject* arguments);
 PyObject* context_explain_source(PyObject*, PyObject* arguments);
+// The same -> PTX, SASS
+PyObject* context_ptx(PyObject*, PyObject* arguments);
+PyObject* context_sass(PyObject*, PyObject* arguments);
 
 }  // namespace cubinery_python

@@ -256,6 +256,11 @@ CUBINERY_C_API int cubinery_context_compile_source(const CubineryContext* contex
 CUBINERY_C_API int cubinery_context_explain_source(const CubineryContext* context,
                                                    const CubineryKernelSource* source,
                                                    char** report);
+/* The kernel as text, for cubinery_free_text().  form: "ptx", what the compiler hands to the
+ * assembler, or "sass", what the GPU executes, by the toolkit's nvdisasm (cubinery::Listing). */
+CUBINERY_C_API int cubinery_context_listing(const CubineryContext* context,
+                                            const CubineryKernelSource* source, const char* form,
+                                            char** text);
 
 /* ---- Operators -------------------------------------------------------------------------------
  * The arguments of launches are the structs of cubinery/c_args.h, each begun from its _INIT:

@@ -58,6 +58,12 @@ struct Explanation {
   std::vector<std::string> differences{};
 };
 
+// A kernel as text.
+enum class Listing : int {
+  kPtx,   // what the compiler hands to the assembler; compiled anew
+  kSass,  // what the GPU executes, as the toolkit's nvdisasm prints the cubin
+};
+
 // Immutable apart from its caches; copies share them.  All methods are safe to call from any
 // thread, and concurrent callers of one key share one compilation.  Nothing is global: two
 // contexts, for two devices or for the same one, know nothing of each other but the files they
@@ -125,6 +131,11 @@ class Context {
   // read; kInvalidKey: there is no such template.
   Result<Explanation> explain(const KernelSpec& spec) const;
   Result<Explanation> explain(const KernelSource& source) const;
+
+  // The kernel as text.  Errors as for get() and, of kSass, kUnsupported: there is no nvdisasm
+  // beside nvcc (Options::nvcc_path).
+  Result<std::string> listing(const KernelSpec& spec, Listing form) const;
+  Result<std::string> listing(const KernelSource& source, Listing form) const;
 
   // An operator, ready to launch: context.prepare(gdn::DecodeProblem{...}).  Errors are those of
   // the problem's Operator::create().

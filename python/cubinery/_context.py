@@ -7,10 +7,10 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 
 from cubinery import _arrays, _core, tuning
-from cubinery._errors import refuse_type
+from cubinery._errors import refuse, refuse_type
 from cubinery._kernel import Kernel, SourceOptions, checked_source
 from cubinery._operator import Operator, operator_class
 from cubinery._options import StrPath, milliseconds, path_bytes, text_of, with_paths
@@ -234,6 +234,21 @@ class Context:
         text = _core.context_explain_source(self._handle, *checked_source(source, given))
         report = json.loads(text)
         return with_paths(report, "path", "nearest_path", "source_path")
+
+    def listing(
+        self, source: str, form: Literal["ptx", "sass"], **given: Unpack[SourceOptions]
+    ) -> str:
+        """A kernel from a text as "ptx", what the compiler hands to the assembler, or as "sass",
+        what the GPU executes, by the toolkit's nvdisasm.
+
+        Args: as for kernel().
+
+        Raises: as kernel(), less DriverError; UnsupportedError: there is no nvdisasm.
+        """
+        lists = {"ptx": _core.context_ptx, "sass": _core.context_sass}
+        if form not in lists:
+            refuse("form", form, ", ".join(lists))
+        return lists[form](self._handle, *checked_source(source, given))
 
     def tune(
         self,

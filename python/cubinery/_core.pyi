@@ -73,3 +73,25 @@ def context_explain_source(
     share_headers: bool,
     /,
 ) -> str: ...
+def context_ptx(
+    context: object,
+    source: str,
+    name: str,
+    includes: list[bytes],
+    options: list[str],
+    forbid_spills: bool,
+    compiler: str,
+    share_headers: bool,
+    /,
+) -> str: ...
+def context_sass(
+    context: object,
+    source: str,
+    name: str,
+    includes: list[bytes],
+    options: list[str],
+    forbid_spills: bool,
+    compiler: str,
+    share_headers: bool,
+    /,
+) -> str: ...

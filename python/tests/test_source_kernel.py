@@ -587,6 +587,12 @@ def test_a_text_with_one_kernel_needs_no_name(context, gpu):
         context.kernel("__global__ void f() {} __global__ void g() {}")
 
 
+def test_a_text_has_listings(context, compiler):
+    assert ".visible .entry saxpy(" in context.listing(SAXPY, "ptx", name="saxpy")
+    with pytest.raises(cubinery.InvalidArgumentError, match="form = 'asm'; accepted: ptx, sass"):
+        context.listing(SAXPY, "asm")
+
+
 def test_nvcc_compiles_what_nvrtc_cannot(context, gpu):
     source = """
         #include <cuda_fp16.h>

@@ -139,6 +139,16 @@ Result<Explanation> Context::explain(const KernelSource& source) const {
   return recipe ? state_->explain(*recipe) : recipe.error().clone();
 }
 
+Result<std::string> Context::listing(const KernelSpec& spec, Listing form) const {
+  const Result<Recipe> recipe = state_->recipe(spec);
+  return recipe ? state_->listing(*recipe, form) : recipe.error().clone();
+}
+
+Result<std::string> Context::listing(const KernelSource& source, Listing form) const {
+  const Result<Recipe> recipe = state_->recipe(source);
+  return recipe ? state_->listing(*recipe, form) : recipe.error().clone();
+}
+
 const std::string& Context::arch() const& { return state_->arch; }
 
 int Context::device() const { return state_->options.device; }

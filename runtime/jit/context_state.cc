@@ -10,6 +10,7 @@
 #include "cache/cubin_note.h"
 #include "codegen/bundle.h"
 #include "codegen/source_name.h"
+#include "runtime/jit/disassembly.h"
 #include "runtime/jit/kernel_info.h"
 #include "runtime/jit/kernel_state.h"
 #include "runtime/jit/kernel_symbol.h"
@@ -471,6 +472,29 @@ Result<Explanation> Context::State::explain(const Recipe& recipe) const {
   }
   explanation.identity = to_text(identity);
   return explanation;
+}
+
+Result<std::string> Context::State::listing(const Recipe& recipe, Listing form) const {
+  if (form == Listing::kPtx) {
+    Identity identity = recipe.identity;
+    const LazyCompiler::Opened& opened = compiler(compiler_in_key(identity.key));
+    if (!opened) return opened.error().clone();
+    identity.nvrtc = (*opened)->version();
+    Result<CompileInput> input = recipe.input();
+    if (!input) return std::move(input).error();
+    input->wants_ptx = true;
+    Result<CompileOutput> output = (*opened)->compile(*input);
+    if (!output) return compile_failure(*input, identity, output.error());
+    return std::move(output->ptx);
+  }
+  Judge judge(recipe, nullptr);
+  std::optional<Made> found = find(recipe.identity, now(), judge);
+  if (!found) {
+    Result<Made> made = make_missing(recipe, nullptr, judge);
+    if (!made) return judge.telling(std::move(made).error());
+    found = *std::move(made);
+  }
+  return disassembly(found->cubin, options.nvcc_path, trust_of(options));
 }
 
 Names::Moment Context::State::now() const { return store ? store->now() : Names::kAnyTime; }

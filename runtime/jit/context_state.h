@@ -45,6 +45,7 @@ struct Context::State {
   // nullopt where the kernel is neither in memory nor on disk.
   Result<std::optional<Kernel>> get_cached(const Recipe& recipe) const;
   Result<Explanation> explain(const Recipe& recipe) const;
+  Result<std::string> listing(const Recipe& recipe, Listing form) const;
   CacheStats stats() const;
   Names::Moment now() const;
 

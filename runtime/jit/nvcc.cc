@@ -1,12 +1,9 @@
 #include "runtime/jit/nvcc.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -17,6 +14,7 @@
 #include "runtime/jit/driver.h"
 #include "runtime/jit/kernel_symbol.h"
 #include "runtime/jit/native_code.h"
+#include "runtime/jit/temporary_folder.h"
 
 namespace cubinery {
 namespace {
@@ -26,32 +24,6 @@ namespace fs = std::filesystem;
 constexpr const char* kSystemPath = "/usr/local/bin:/usr/bin:/bin";
 constexpr const char* kSystemFolders[] = {"/usr/include", "/usr/lib", "/usr/lib64"};
 constexpr const char* kHostCompiler = "g++";
-
-// A folder that is gone with the object, and all that is in it.
-class TemporaryFolder {
- public:
-  static Result<TemporaryFolder> make() {
-    std::string path = "/tmp/cubinery-nvcc-XXXXXX";  // 0700
-    if (::mkdtemp(path.data()) == nullptr) {
-      return Status(Code::kIo, fmt::format("nvcc: cannot make a temporary folder {}", path));
-    }
-    return TemporaryFolder(std::move(path));
-  }
-  TemporaryFolder(TemporaryFolder&& other) noexcept : path_(std::move(other.path_)) {
-    other.path_.clear();
-  }
-  TemporaryFolder& operator=(TemporaryFolder&&) = delete;
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) fs::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string file(std::string_view name) const { return fmt::format("{}/{}", path_, name); }
-
- private:
-  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {}
-  std::string path_;
-};
 
 // The numbers behind `mark`, "13.0.88" of "..., V13.0.88"; empty: there is no mark.
 std::string numbers_behind(std::string_view text, std::string_view mark) {
@@ -73,23 +45,11 @@ std::optional<std::string> found_in(std::string_view search_path, std::string_vi
   return std::nullopt;
 }
 
-// Not synced: it is gone with its folder.
-Status write_file(const std::string& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  if (error) return io_error("make", fs::path(path).parent_path().string(), error);
-  Descriptor file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
-  if (!file.ok()) return io_error("write", path, {errno, std::generic_category()});
-  error = write_all(file.get(), text);
-  if (!error) error = file.close();
-  return error ? io_error("write", path, error) : Status();
-}
-
 // As #include lines name them.
 Status write_headers(const std::string& folder,
                      const std::vector<std::pair<std::string, std::string>>& headers) {
   for (const auto& [name, text] : headers) {
-    CUBINERY_RETURN_IF_ERROR(write_file(fmt::format("{}/{}", folder, name), text));
+    CUBINERY_RETURN_IF_ERROR(write_temporary(fmt::format("{}/{}", folder, name), text));
   }
   return {};
 }
@@ -228,20 +188,22 @@ Status Nvcc::check_reached(const std::string& dependencies, const std::string& o
 }
 
 Result<CompileOutput> Nvcc::compile(const CompileInput& input) const {
-  const Result<TemporaryFolder> folder = TemporaryFolder::make();
+  const Result<TemporaryFolder> folder = TemporaryFolder::make("nvcc");
   if (!folder) return folder.error().clone();
   const std::string headers = folder->file("include");
   CUBINERY_RETURN_IF_ERROR(write_headers(headers, input.headers));
   // In a folder of its own: no #include of it finds what nvcc writes.
   const std::string source = folder->file("source/" + fs::path(input.path).filename().string());
-  CUBINERY_RETURN_IF_ERROR(write_file(source, input.source));
+  CUBINERY_RETURN_IF_ERROR(write_temporary(source, input.source));
   const std::string cubin = folder->file("out.cubin");
   const std::string rule = folder->file("out.d");
-  std::vector<std::string> arguments = {path_, "-cubin", "-o", cubin,  "-MD",
-                                        "-MF", rule,     "-I", headers};
-  arguments.insert(arguments.end(), input.options.begin(), input.options.end());
-  arguments.push_back(source);
-  Result<ChildOutcome> done = run_child(arguments, environment(folder->path()), folder->path());
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {path_, "-I", headers});
+    arguments.insert(arguments.end(), input.options.begin(), input.options.end());
+    arguments.push_back(source);
+    return run_child(arguments, environment(folder->path()), folder->path());
+  };
+  Result<ChildOutcome> done = run({"-cubin", "-o", cubin, "-MD", "-MF", rule});
   if (!done) return std::move(done).error();
   CompileOutput output{.cubin = {}, .log = std::move(done->output), .symbol = {}};
   const auto failed = [&](Code code, const std::string& why) {
@@ -260,6 +222,13 @@ Result<CompileOutput> Nvcc::compile(const CompileInput& input) const {
   }
   const Status known = check_reached(dependencies, folder->path());
   if (!known.ok()) return failed(known.code(), std::string(known.message()));
+  if (input.wants_ptx) {
+    const std::string ptx = folder->file("out.ptx");
+    if (Result<ChildOutcome> again = run({"-ptx", "-o", ptx}); !again) {
+      return std::move(again).error();
+    }
+    if (posix_env()->read(ptx, &output.ptx, &info)) return failed(Code::kIo, "nvcc made no PTX");
+  }
   if (input.name.empty()) return output;
   Result<std::string> symbol = symbol_of(output.cubin, input.name);
   if (!symbol) return failed(symbol.error().code(), std::string(symbol.error().message()));

@@ -16,6 +16,7 @@
 #include "runtime/jit/native_code.h"
 #include "runtime/jit/nvrtc_places.h"
 #include "runtime/jit/on_threads.h"
+#include "runtime/jit/temporary_folder.h"
 
 namespace cubinery {
 namespace {
@@ -320,13 +321,14 @@ Result<CompileOutput> Nvrtc::compile_shared(const CompileInput& input) const {
     if (output) output->headers = HeaderSharing::kUsed;
   } else if (!known) {
     grow_heap();
-    const PrecompiledFile file;
+    const Result<TemporaryFolder> folder = TemporaryFolder::make("pch");
+    const std::string file = folder ? folder->file("headers.pch") : "";
     std::vector<std::string> more = quiet;
-    more.push_back("-create-pch=" + file.path());
+    more.push_back("-create-pch=" + file);
     bool precompiled = false;
-    if (!file.path().empty()) output = compile_with(input, more, &precompiled);
+    if (folder) output = compile_with(input, more, &precompiled);
     Descriptor opened;
-    if (output && precompiled) opened = open_file(file.path(), O_RDONLY);
+    if (output && precompiled) opened = open_file(file, O_RDONLY);
     if (output && opened.ok()) output->headers = HeaderSharing::kMade;
     // A source with a fault says nothing about its headers.
     if (output) precompiled_->keep(input, beginning, std::move(opened));

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -74,21 +72,6 @@ void PrecompiledHeaders::keep(const CompileInput& input, const std::string& begi
   const std::lock_guard lock(mutex_);
   if (made_.size() == kMaxKept) made_.erase(made_.begin());
   made_.push_back(std::move(made));
-}
-
-PrecompiledFile::PrecompiledFile() {
-  for (const char* parent : {"/tmp", "/var/tmp", "/dev/shm"}) {
-    std::string folder = fmt::format("{}/cubinery-pch-XXXXXX", parent);
-    if (::mkdtemp(folder.data()) == nullptr) continue;
-    folder_ = std::move(folder);
-    return;
-  }
-}
-
-PrecompiledFile::~PrecompiledFile() {
-  if (folder_.empty()) return;
-  (void)::unlink(path().c_str());
-  (void)::rmdir(folder_.c_str());
 }
 
 }  // namespace cubinery

@@ -60,19 +60,4 @@ class PrecompiledHeaders {
   std::vector<std::shared_ptr<const Made>> made_;
 };
 
-// A folder for one file, removed with it.
-class PrecompiledFile {
- public:
-  PrecompiledFile();
-  ~PrecompiledFile();
-  PrecompiledFile(const PrecompiledFile&) = delete;
-  PrecompiledFile& operator=(const PrecompiledFile&) = delete;
-
-  // Empty: no folder can be made.
-  std::string path() const { return folder_.empty() ? "" : folder_ + "/headers.pch"; }
-
- private:
-  std::string folder_;
-};
-
 }  // namespace cubinery

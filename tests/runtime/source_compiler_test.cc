@@ -155,6 +155,42 @@ TEST_CASE("ATextWithOneKernelNeedsNoName", "[nvrtc][source]") {
   CHECK(offline.stats().compiles == 0);
 }
 
+TEST_CASE("ATextIsListed", "[nvrtc][source]") {
+  Bench bench;
+  const Compiler compiler = GENERATE(Compiler::kNvrtc, Compiler::kNvcc);
+  const Context context = bench.context();
+  const KernelSource source{
+      .source = "extern \"C\" __global__ void add(int* x) { atomicAdd(x, 7); }",
+      .compiler = compiler};
+  CHECK(has(context.listing(source, Listing::kPtx).value(), ".visible .entry add("));
+  CHECK_FALSE(context.explain(source)->cached);
+
+  // A stand-in for nvdisasm: that it gets the cubin of the cache, and what it prints.
+  Options options = bench.options();
+  options.nvcc_path = bench.dir.path() + "/nvcc";
+  const auto sass = [&](bool offline) {
+    options.offline = offline;
+    return Context::create(options).value().listing(source, Listing::kSass);
+  };
+  CHECK(sass(true).error().code() == Code::kNotCached);
+  REQUIRE(context.compile(source));
+  CHECK(sass(true).error().message().starts_with("nvdisasm: none of " + bench.dir.path() +
+                                                 "/nvdisasm; install the CUDA toolkit"));
+  const std::string program = bench.dir.path() + "/nvdisasm";
+  std::ofstream(program) << "#!/bin/sh\necho $1; /usr/bin/head -c 4 \"$2\"\n";
+  std::filesystem::permissions(program, std::filesystem::perms(0700));
+  CHECK(sass(true).value() ==
+        "--print-code\n\x7f"
+        "ELF");
+  CHECK(Context::create(options).value().listing(source, Listing::kPtx).error().code() ==
+        Code::kUnsupported);
+  std::ofstream(program) << "#!/bin/sh\necho no such cubin; exit 1\n";
+  CHECK(sass(false).error().code() == Code::kCompileFailed);
+  CHECK(sass(false).error().log() == "no such cubin\n");
+  std::filesystem::permissions(program, std::filesystem::perms(0777));
+  CHECK(has(sass(false).error().message(), "run code as us"));
+}
+
 TEST_CASE("TextsThatShareHeadersAreTheSameKernels", "[nvrtc][source]") {
   Bench bench;
   const std::string folder = bench.dir.path() + "/include";
