@@ -92,9 +92,8 @@ TEST_CASE("AnUnknownFieldListsTheKnownOnes", "[cpu]") {
   const OptionsHandle handle = new_options();
   CHECK(refused(cubinery_options_set(handle.get(), "log", "1")) ==
         "Options has no field \"log\"; accepted: device, arch, offline, nvrtc_path, nvcc_path, "
-        "driver_path, "
-        "cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, trust_shared_dirs, trust, "
-        "lock_wait, template_dirs, paths");
+        "driver_path, cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, "
+        "trust_shared_dirs, trust, lock_wait, template_dirs, paths");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOptionsAreNamed", "[cpu]") {
