@@ -12,7 +12,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "cubinery/status.h"
 
 namespace cubinery {
 
@@ -40,5 +43,13 @@ struct KernelSource {
   // same.
   bool share_headers = false;
 };
+
+// As JSON, {"name": "scale", "source": "__global__ ...", "options": ["-DBLOCK=256"]}, and back:
+// manifests for the command line have it, {"source": {...}}.  Fields at their default are left out.
+// JSON is UTF-8: other bytes are replaced.
+// kInvalidArgument: not such an object, a field that there is not, or a value that it does not
+// take.
+std::string to_json(const KernelSource& source);
+Result<KernelSource> kernel_source_from_json(std::string_view json);
 
 }  // namespace cubinery
