@@ -68,10 +68,11 @@ std::string resources_text(const KernelInfo& info) {
 }
 
 std::string text_of(const Job& job, const Explanation& found) {
-  std::string text = fmt::format("{} for {}: {}\n", job.spec.kernel, job.arch,
+  std::string text = fmt::format("{} for {}: {}\n", job.kernel.name(), job.arch,
                                  found.cached ? "cached" : "not cached");
-  text += fmt::format("  key        {}\n", job.spec.canonical);
-  text += fmt::format("  template   {}\n", found.source_path);
+  text += fmt::format("  key        {}\n", job.kernel.key());
+  text +=
+      fmt::format("  {}   {}\n", job.kernel.is_text() ? "text    " : "template", found.source_path);
   text += fmt::format("  options    {}\n", join(found.options, " "));
   text += "  identity\n" + indented(found.identity, "    ");
   if (found.cached) {
@@ -79,7 +80,7 @@ std::string text_of(const Job& job, const Explanation& found) {
     text += fmt::format("  resources  {}\n", resources_text(found.info));
   } else if (found.nearest_path.empty()) {
     text += fmt::format("  would be   {}\n", found.path);
-    text += fmt::format("  nearest    none: the cache has no entry of {}\n", job.spec.kernel);
+    text += fmt::format("  nearest    none: the cache has no entry of {}\n", job.kernel.name());
   } else {
     text += fmt::format("  would be   {}\n", found.path);
     text += fmt::format("  nearest    {}\n", found.nearest_path);
@@ -90,8 +91,8 @@ std::string text_of(const Job& job, const Explanation& found) {
 }
 
 nlohmann::ordered_json json_of(const Job& job, const Explanation& found) {
-  nlohmann::ordered_json object = {{"kernel", job.spec.kernel},
-                                   {"canonical", job.spec.canonical},
+  nlohmann::ordered_json object = {{"kernel", job.kernel.name()},
+                                   {"canonical", job.kernel.key()},
                                    {"arch", job.arch},
                                    {"cached", found.cached},
                                    {"path", found.path},
@@ -120,13 +121,13 @@ Result<std::vector<Job>> Explain::plan(const Options& options, LeftOuts* left_ou
   if (!jobs) return jobs;
   CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
   std::set<std::string> names;
-  for (const Job& job : *jobs) names.insert(job.spec.kernel);
+  for (const Job& job : *jobs) names.insert(job.kernel.name());
   if (!kernel.empty() && !names.contains(kernel)) {
     const std::vector<std::string> known(names.begin(), names.end());
     return unknown_name("--kernel", kernel, known);
   }
   std::erase_if(*jobs,
-                [&](const Job& job) { return !kernel.empty() && job.spec.kernel != kernel; });
+                [&](const Job& job) { return !kernel.empty() && job.kernel.name() != kernel; });
   if (source && !jobs->empty()) jobs->erase(jobs->begin() + 1, jobs->end());
   return jobs;
 }
@@ -137,7 +138,7 @@ Result<std::vector<Explained>> Explain::look(const std::vector<Job>& jobs,
   if (!contexts) return contexts.error().clone();
   std::vector<Explained> all;
   for (const Job& job : jobs) {
-    Result<Explanation> found = contexts->at(job.arch).explain(job.spec);
+    Result<Explanation> found = job.kernel.explain(contexts->at(job.arch));
     if (!found) return std::move(found).error();
     all.push_back({job, *std::move(found)});
   }
@@ -168,7 +169,7 @@ int Explain::show(const std::vector<Explained>& all, const std::string& remedy) 
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const auto& [job, found] : all) {
     if (!found.cached) {
-      missing.push_back({job.spec.kernel, found});
+      missing.push_back({job.kernel.name(), found, job.kernel.is_text()});
       places.push_back(document.size());
     }
     document.push_back(json_of(job, found));

@@ -43,6 +43,23 @@ bool is_tuned(std::string_view change, const std::vector<std::string>& fields) {
   return std::find(fields.begin(), fields.end(), name) == fields.end();
 }
 
+// Kernels that are given as text, by all that differs.
+class TextGrouping {
+ public:
+  void add(std::size_t place, const Changes& differences) {
+    const std::string text = "nearest " + source_difference_text(differences, /*plural=*/true);
+    const auto same = std::find_if(groups_.begin(), groups_.end(),
+                                   [&](const MissCause& group) { return group.text == text; });
+    (same != groups_.end() ? *same : groups_.emplace_back(MissCause{text, {}}))
+        .missing.push_back(place);
+  }
+
+  std::vector<MissCause> groups() && { return std::move(groups_); }
+
+ private:
+  std::vector<MissCause> groups_;
+};
+
 // The kernels that have something to compare, with what differs; grouped by what most of them
 // share.
 class Grouping {
@@ -98,6 +115,7 @@ std::vector<MissCause> causes_of(const std::vector<MissingKernel>& missing,
   MissCause unknown, unusable, tuned;
   std::set<std::string> kernels, tuned_fields;
   Grouping others;
+  TextGrouping texts;
   for (std::size_t place = 0; place < missing.size(); ++place) {
     const Explanation& found = missing[place].found;
     Changes changes = comparable(found.differences);
@@ -108,6 +126,8 @@ std::vector<MissCause> causes_of(const std::vector<MissingKernel>& missing,
       unknown.missing.push_back(place);
     } else if (!is_compared) {
       unusable.missing.push_back(place);
+    } else if (missing[place].is_text) {
+      texts.add(place, found.differences);
     } else if (!changes.empty()) {
       others.add(place, std::move(changes));
     } else {
@@ -123,6 +143,7 @@ std::vector<MissCause> causes_of(const std::vector<MissingKernel>& missing,
   tuned.text = fmt::format("nearest differ in tuned fields alone: {}",
                            join({tuned_fields.begin(), tuned_fields.end()}));
   std::vector<MissCause> causes = others.groups();
+  for (MissCause& cause : std::move(texts).groups()) causes.push_back(std::move(cause));
   for (MissCause* cause : {&tuned, &unusable, &unknown}) {
     if (!cause->missing.empty()) causes.push_back(std::move(*cause));
   }

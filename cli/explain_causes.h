@@ -13,6 +13,7 @@ namespace cubinery {
 struct MissingKernel {
   std::string kernel;
   Explanation found;
+  bool is_text = false;  // of a kernel that is given as text
 };
 
 struct MissCause {

@@ -37,6 +37,14 @@ void LeftOuts::add_replaced(const Request& request, const Status& why, std::stri
   add(request, why, arch, instead_of(request.asked.form));
 }
 
+void LeftOuts::add_line(std::size_t number, std::string_view file, std::string_view why) {
+  all_.push_back({.what = fmt::format("line {}", number),
+                  .origin = std::string(file),
+                  .arch = {},
+                  .why = std::string(why),
+                  .instead = {}});
+}
+
 void LeftOuts::print() const {
   // Sizes and models that lack the same for the same reason share a line.
   std::vector<std::pair<const One*, std::size_t>> lines;

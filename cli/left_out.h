@@ -2,6 +2,7 @@
 // exit code says that there are some.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -18,6 +19,8 @@ class LeftOuts {
   void add(const Request& request, const Status& why, std::string_view arch = {});
   // Of a form that others stand in for, together: nothing is missing.
   void add_replaced(const Request& request, const Status& why, std::string_view arch);
+  // Of a file that lists problems: nobody knows which was there.
+  void add_line(std::size_t number, std::string_view file, std::string_view why);
 
   bool empty() const { return all_.empty(); }
   // To stderr, a line for each form and cause: "left out: conv of config.json, tp 1: ...".
@@ -28,7 +31,7 @@ class LeftOuts {
 
  private:
   struct One {
-    std::string what;  // a form, or an operator
+    std::string what;  // a form, an operator, or "line 7"
     std::string origin;
     std::string arch;
     std::string why;

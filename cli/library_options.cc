@@ -93,7 +93,7 @@ Result<Options> LibraryOptions::resolve() const {
 
 Status LibraryOptions::check_template_dirs(const std::vector<Job>& jobs) const {
   std::set<std::string> names = {"common"};  // whose headers may be replaced
-  for (const Job& job : jobs) names.insert(job.spec.kernel);
+  for (const Job& job : jobs) names.insert(job.kernel.name());
   for (const std::string& folder : template_dirs_) {
     const auto is_there = [&](const std::string& name) {
       std::error_code ignored;

@@ -4,69 +4,12 @@
 
 #include <algorithm>
 
-#include "cli/print.h"
-#include "codegen/bundle.h"
-#include "codegen/nearest.h"
-#include "codegen/read_json.h"
+#include "runtime/gdn/operators.h"
 
 namespace cubinery {
 namespace {
 
 Status invalid(std::string message) { return Status(Code::kInvalidArgument, std::move(message)); }
-
-// Manifests name kernels by what a field table prints: not those that have one here.
-Status check_is_not_ours(const std::string& kernel) {
-  if (embedded_digests(kernel) == nullptr) return {};
-  return invalid(
-      fmt::format("spec: {} is a kernel of the library; accepted: its problem, as "
-                  "{{\"op\": ...}}",
-                  kernel));
-}
-
-// A manifest's entry {"spec": ...}, "arch" taken out.
-Result<Request> read_own_kernel(const Json& entry) {
-  for (const auto& [name, ignored] : entry.items()) {
-    if (name != "spec") return invalid(fmt::format("{} beside spec; accepted: arch", name));
-  }
-  Result<KernelSpec> spec = kernel_spec_from_json(entry.at("spec").dump());
-  if (!spec) return std::move(spec).error();
-  CUBINERY_RETURN_IF_ERROR(check_is_not_ours(spec->kernel));
-  Request request;
-  request.own_kernel = *std::move(spec);
-  return request;
-}
-
-// A manifest's entry {"op": ..., fields}, "arch" taken out.
-Result<Request> read_listed_problem(Json entry) {
-  const std::vector<std::string>& operators = operator_names();
-  const Json op = entry.value("op", Json());
-  const std::string name = op.is_string() ? op.get<std::string>() : "";
-  if (std::find(operators.begin(), operators.end(), name) == operators.end()) {
-    return invalid(fmt::format("op = {}; accepted: {}{}", json_excerpt(op), join(operators),
-                               did_you_mean(name, operators)));
-  }
-  entry.erase("op");
-  Result<Problem> problem = parse_problem(name, entry.dump());
-  if (!problem) return std::move(problem).error();
-  Request request;
-  request.asked.problem = *std::move(problem);
-  return request;
-}
-
-Result<Request> read_entry(Json entry) {
-  if (!entry.is_object())
-    return invalid(fmt::format("{}; accepted: an object", json_excerpt(entry)));
-  const Json arch = entry.value("arch", Json(""));
-  if (!arch.is_string()) {
-    return invalid(
-        fmt::format("arch = {}; accepted: {}", json_excerpt(arch), join(known_architectures())));
-  }
-  entry.erase("arch");
-  Result<Request> request =
-      entry.contains("spec") ? read_own_kernel(entry) : read_listed_problem(std::move(entry));
-  if (request) request->arch = arch.get<std::string>();
-  return request;
-}
 
 }  // namespace
 
@@ -133,21 +76,6 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
                           .arch = {},
                           .engine = std::string(engine)});
     }
-  }
-  return requests;
-}
-
-Result<std::vector<Request>> read_manifest(std::string_view file, std::string_view text) {
-  const Result<Json> root = read_json(file, text);
-  if (!root) return root.error().clone();
-  if (!root->is_array()) return invalid(fmt::format("{}: accepted: a JSON array of objects", file));
-  std::vector<Request> requests;
-  for (const Json& entry : *root) {
-    const std::string where = fmt::format("{}, entry {}", file, requests.size() + 1);
-    Result<Request> request = read_entry(entry);
-    if (!request) return invalid(fmt::format("{}: {}", where, request.error().message()));
-    request->origin = where;
-    requests.push_back(*std::move(request));
   }
   return requests;
 }

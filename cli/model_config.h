@@ -1,4 +1,4 @@
-// Problems from files: a model's config.json and a manifest.  Pure functions.
+// Problems of a model's config.json.  Pure functions.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/asked_kernel.h"
 #include "cubinery/status.h"
 #include "runtime/registry/operators.h"
 
@@ -21,7 +22,7 @@ struct Request {
   std::string engine{};  // empty: none
   // It is a form that nobody named: left out where it cannot be had and another one can.
   bool may_be_left_out = false;
-  std::optional<KernelSpec> own_kernel{};  // then `asked` means nothing
+  std::optional<AskedKernel> own_kernel{};  // then `asked` means nothing
 };
 // Whether the request, which cannot be had, is left out because of `other`, which can: another form
 // of the same operator and model, or of the same engine.
@@ -41,11 +42,5 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
 // The same in the words of --help, where files are named --hf-config: what problems_for_model()
 // does.
 extern const char* const kModelAssumptions;
-
-// A JSON array of flat objects: "op" (one of operator_names()), the fields of the problem's
-// to_json(), those that are missing at their default, and optionally "arch".  For a kernel that is
-// not the library's "spec", what to_json() prints of its KernelSpec, in place of "op" and fields.
-// Errors as above; they name the entry, from 1.
-Result<std::vector<Request>> read_manifest(std::string_view file, std::string_view text);
 
 }  // namespace cubinery

@@ -32,20 +32,23 @@ Result<std::vector<std::string>> all_archs(const std::vector<Request>& requests,
   return archs;
 }
 
-Result<std::vector<KernelSpec>> kernels_of(const Request& request, std::string_view arch,
-                                           const ResultsByOperator& results,
-                                           const std::vector<std::string>& paths) {
-  if (request.own_kernel) return std::vector<KernelSpec>{*request.own_kernel};
+Result<std::vector<AskedKernel>> kernels_of(const Request& request, std::string_view arch,
+                                            const ResultsByOperator& results,
+                                            const std::vector<std::string>& paths) {
+  if (request.own_kernel) return std::vector<AskedKernel>{*request.own_kernel};
   const Problem& problem = request.asked.problem;
   const auto known = results.find(operator_of(problem));
-  return known != results.end() ? kernels(problem, arch, paths, known->second)
-                                : kernels(problem, arch, paths);
+  const Result<std::vector<KernelSpec>> specs = known != results.end()
+                                                    ? kernels(problem, arch, paths, known->second)
+                                                    : kernels(problem, arch, paths);
+  if (!specs) return specs.error().clone();
+  return std::vector<AskedKernel>(specs->begin(), specs->end());
 }
 
 // The requests on one architecture; each is asked once, when somebody wants to know.
 class OnArch {
  public:
-  using Kernels = Result<std::vector<KernelSpec>>;
+  using Kernels = Result<std::vector<AskedKernel>>;
 
   OnArch(const std::vector<Request>& requests, const std::string& arch,
          const ResultsByOperator& results, const std::vector<std::string>& paths)
@@ -85,7 +88,7 @@ class OnArch {
   std::vector<std::optional<Kernels>> kernels_;  // by request
 };
 
-std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.spec.canonical); }
+std::string rank_of(const Job& job) { return digest_of(job.arch + " " + job.kernel.id_anywhere()); }
 
 }  // namespace
 
@@ -96,25 +99,25 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
   const Result<std::vector<std::string>> wanted = all_archs(requests, archs);
   if (!wanted) return wanted.error().clone();
   std::vector<Job> jobs;
-  std::map<std::pair<std::string, std::string>, std::size_t> index;  // (arch, key) -> place in jobs
+  std::map<std::pair<std::string, std::string>, std::size_t> index;  // (arch, id) -> place in jobs
   for (const std::string& arch : *wanted) {
     const bool is_common = std::find(archs.begin(), archs.end(), arch) != archs.end();
     OnArch there(requests, arch, results, paths);
     for (const Request& request : requests) {
       if (request.arch.empty() ? !is_common : request.arch != arch) continue;
       if (there.is_replaced(request)) continue;
-      const Result<std::vector<KernelSpec>>& specs = there.kernels(request);
-      if (!specs) {
-        if (specs.error().code() == Code::kUnsupported && there.is_left_out(request)) {
-          if (left_out != nullptr) left_out->add_replaced(request, specs.error(), arch);
+      const Result<std::vector<AskedKernel>>& kernels = there.kernels(request);
+      if (!kernels) {
+        if (kernels.error().code() == Code::kUnsupported && there.is_left_out(request)) {
+          if (left_out != nullptr) left_out->add_replaced(request, kernels.error(), arch);
           continue;
         }
-        return Status(specs.error().code(),
-                      fmt::format("{}: {}", request.origin, specs.error().message()));
+        return Status(kernels.error().code(),
+                      fmt::format("{}: {}", request.origin, kernels.error().message()));
       }
-      for (const KernelSpec& spec : *specs) {
-        const auto [place, is_new] = index.try_emplace({arch, spec.canonical}, jobs.size());
-        if (is_new) jobs.push_back({.spec = spec, .arch = arch});
+      for (const AskedKernel& kernel : *kernels) {
+        const auto [place, is_new] = index.try_emplace({arch, kernel.id()}, jobs.size());
+        if (is_new) jobs.push_back({.kernel = kernel, .arch = arch});
         ++jobs[place->second].problems;
       }
     }

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/asked_kernel.h"
 #include "cli/left_out.h"
 #include "cli/model_config.h"
 #include "cubinery/fields.h"
@@ -19,7 +20,7 @@ namespace cubinery {
 // One kernel for one architecture, and how many problems want it: head counts are not in a kernel's
 // key, so that several tensor-parallel sizes share it.
 struct Job {
-  KernelSpec spec;
+  AskedKernel kernel;
   std::string arch;
   std::size_t problems = 0;
 };

@@ -48,10 +48,10 @@ std::string table_text(const PrewarmReport& report) {
     if (!is_there(report.outcomes[i])) continue;
     const Job& job = report.jobs[i];
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
-      return candidate.arch == job.arch && candidate.kernel == job.spec.kernel;
+      return candidate.arch == job.arch && candidate.kernel == job.kernel.name();
     });
     if (group == groups.end()) {
-      group = groups.insert(group, {.arch = job.arch, .kernel = job.spec.kernel});
+      group = groups.insert(group, {.arch = job.arch, .kernel = job.kernel.name()});
     }
     group->add(report.outcomes[i]);
   }
@@ -67,7 +67,7 @@ std::string table_text(const PrewarmReport& report) {
 
 // What went wrong, without the key that it went wrong for.
 std::string cause_of(const Job& job, const Outcome& outcome) {
-  return std::string(internal::without_key(outcome.error, job.spec.canonical)) + "\n" + outcome.log;
+  return std::string(internal::without_key(outcome.error, job.kernel.key())) + "\n" + outcome.log;
 }
 
 // Kernels with the same cause share one message.
@@ -86,8 +86,8 @@ std::string errors_text(const PrewarmReport& report) {
     const Job& first = report.jobs[failed.front()];
     const std::string others =
         failed.size() == 1 ? "" : fmt::format(", and {} more in the same way", failed.size() - 1);
-    text += fmt::format("failed: {} for {}{}\n{}    key: {}\n", first.spec.kernel, first.arch,
-                        others, indented(cause, "    "), first.spec.canonical);
+    text += fmt::format("failed: {} for {}{}\n{}    key: {}\n", first.kernel.name(), first.arch,
+                        others, indented(cause, "    "), first.kernel.key());
   }
   return text;
 }
@@ -97,7 +97,7 @@ std::string missing_text(const PrewarmReport& report) {
   std::string text;
   for (std::size_t i = 0; report.dry_run && i < report.jobs.size(); ++i) {
     text += fmt::format("{:<8} {} {}\n", to_string(report.outcomes[i].state), report.jobs[i].arch,
-                        report.jobs[i].spec.canonical);
+                        report.jobs[i].kernel.key());
   }
   return text;
 }
@@ -134,9 +134,12 @@ nlohmann::ordered_json report_json(const PrewarmReport& report) {
   for (std::size_t i = 0; i < report.jobs.size(); ++i) {
     const Job& job = report.jobs[i];
     const Outcome& outcome = report.outcomes[i];
-    nlohmann::ordered_json entry = {
-        {"kernel", job.spec.kernel}, {"canonical", job.spec.canonical},    {"arch", job.arch},
-        {"problems", job.problems},  {"source", to_string(outcome.state)}, {"path", outcome.path}};
+    nlohmann::ordered_json entry = {{"kernel", job.kernel.name()},
+                                    {"canonical", job.kernel.key()},
+                                    {"arch", job.arch},
+                                    {"problems", job.problems},
+                                    {"source", to_string(outcome.state)},
+                                    {"path", outcome.path}};
     if (is_there(outcome)) {
       entry["bytes"] = outcome.bytes;
       entry["nvrtc"] = outcome.info.nvrtc;

@@ -25,7 +25,7 @@ void fail(Outcome* outcome, std::string error, std::string_view log = {}) {
 
 Outcome look_up(const Job& job, const Context& context) {
   Outcome outcome;
-  Result<Explanation> found = context.explain(job.spec);
+  Result<Explanation> found = job.kernel.explain(context);
   if (!found) {
     fail(&outcome, std::string(found.error().message()));
     return outcome;
@@ -38,7 +38,7 @@ Outcome look_up(const Job& job, const Context& context) {
 
 Outcome make(const Job& job, const Context& context) {
   Outcome outcome;
-  Result<CompiledKernel> made = context.compile(job.spec);
+  Result<CompiledKernel> made = job.kernel.compile(context);
   if (!made) {
     fail(&outcome, std::string(made.error().message()), made.error().log());
     return outcome;
@@ -60,14 +60,14 @@ Outcome run_job(const Job& job, const Context& context, const Options& options,
   outcome.bytes = entry_bytes(outcome.path, trust_of(options));
   if (!settings.verify) return outcome;
   if (std::optional<std::string> problem =
-          check_entry_file(outcome.path, job.spec.canonical, job.arch, trust_of(options))) {
+          check_entry_file(outcome.path, job.kernel.key(), job.arch, trust_of(options))) {
     fail(&outcome, fmt::format("{}: {}", outcome.path, *problem));
   }
   return outcome;
 }
 
 std::string describe(const Job& job, const Outcome& outcome) {
-  std::string text = fmt::format("{} {} {}", to_string(outcome.state), job.spec.kernel, job.arch);
+  std::string text = fmt::format("{} {} {}", to_string(outcome.state), job.kernel.name(), job.arch);
   if (outcome.state == OutcomeState::kCompiled)
     text += fmt::format(" {:.0f} ms", outcome.info.compile_ms);
   return text;

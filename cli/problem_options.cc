@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/gpus.h"
+#include "cli/manifest.h"
 #include "cli/print.h"
 #include "codegen/read_json.h"
 #include "runtime/gdn/shared/engine_forms.h"
@@ -88,9 +89,9 @@ Status read_files(const std::vector<std::string>& files, std::vector<Request>* r
 // Every kernel of the caller's own has its template.
 Status check_templates(const std::vector<Request>& requests, const Options& options) {
   for (const Request& request : requests) {
-    if (!request.own_kernel) continue;
+    if (!request.own_kernel || request.own_kernel->is_text()) continue;
     const Result<TemplateSource> found =
-        find_template(request.own_kernel->kernel, options.template_dirs, trust_of(options));
+        find_template(request.own_kernel->name(), options.template_dirs, trust_of(options));
     if (found) continue;
     return Status(found.error().code(),
                   fmt::format("{}: {}", request.origin, found.error().message()));
@@ -187,9 +188,11 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
       ->type_name("N,N,...");
   app.add_option(
          "--manifest", manifests_,
-         fmt::format("JSON array of problems (repeatable): {{\"op\": \"{}\", the fields below with "
-                     "underscores, optionally \"arch\"}}, or kernels of your own: {{\"spec\": what "
-                     "to_json() prints of a KernelSpec}}",
+         fmt::format("JSON array of problems, or one on each line as CUBINERY_RECORD has them "
+                     "(repeatable): {{\"op\": \"{}\", the fields below with underscores, "
+                     "optionally \"arch\"}}, or kernels of your own: {{\"spec\": what to_json() "
+                     "prints of a KernelSpec}}, {{\"source\": likewise of a KernelSource, or with "
+                     "\"file\" for its text}}",
                      join(operator_names(), "\" or \"")))
       ->type_name("FILE");
   app.add_option("--op", operators_,
@@ -335,7 +338,7 @@ gdn::ModelOptions ProblemOptions::model_options() const {
   return options;
 }
 
-Result<std::vector<Request>> ProblemOptions::unmodified() const {
+Result<std::vector<Request>> ProblemOptions::unmodified(LeftOuts* left_out) const {
   const Result<std::vector<int>> tp = tp_sizes();
   if (!tp) return tp.error().clone();
   if (hf_configs_.empty() && !model_type_.empty()) {
@@ -364,7 +367,9 @@ Result<std::vector<Request>> ProblemOptions::unmodified() const {
     return engine_.empty() ? read_model_config(file, text, *tp, options)
                            : read_model_config(file, text, *tp, engine_, options);
   }));
-  CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, read_manifest));
+  CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, [&](auto& file, auto& text) {
+    return read_manifest(file, text, left_out);
+  }));
   return requests;
 }
 
@@ -396,7 +401,7 @@ Result<std::vector<Request>> ProblemOptions::requests(LeftOuts* left_out) const 
   CUBINERY_RETURN_IF_ERROR(check_operators());
   CUBINERY_RETURN_IF_ERROR(check_engine());
   CUBINERY_RETURN_IF_ERROR(check_forms());
-  Result<std::vector<Request>> requests = unmodified();
+  Result<std::vector<Request>> requests = unmodified(left_out);
   if (!requests) return requests;
   CUBINERY_RETURN_IF_ERROR(check_operators_are_there(*requests));
   std::erase_if(*requests, [&](const Request& request) { return !is_named(request); });

@@ -40,7 +40,7 @@ class ProblemOptions {
   // Without --arch, for commands that work for one architecture.
   void add_problems_to(CLI::App& app);
 
-  // Problems that cannot be had and that nobody named go to *left_out.
+  // Problems that cannot be had and that nobody named go to *left_out, and cut lines of manifests.
   //
   // Every problem of every source that is of an operator of --op, and of models those of --form,
   // field options applied and checked.  kInvalidArgument: no source at all, a file or a value that
@@ -73,7 +73,7 @@ class ProblemOptions {
   bool asks_for_functions() const;
   bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;
-  Result<std::vector<Request>> unmodified() const;
+  Result<std::vector<Request>> unmodified(LeftOuts* left_out) const;
   Status check_fields_are_used(const std::vector<Request>& requests,
                                const FieldOptions& options) const;
   gdn::ModelOptions model_options() const;

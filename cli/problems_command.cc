@@ -32,16 +32,19 @@ struct Problems {
   int run() const;
 };
 
-Json json_of(const Request& request) {
-  Json object;
+std::string json_of(const Request& request) {
+  Json object = Json::object();
   if (!request.own_kernel) object["op"] = operator_of(request.asked.problem);
   if (!request.arch.empty()) object["arch"] = request.arch;
-  if (request.own_kernel) {
-    object["spec"] = *read_json("spec", to_json(*request.own_kernel));
-  } else {
+  if (!request.own_kernel) {
     object.update(*read_json("problem", to_json(request.asked.problem)));
+    return object.dump();
   }
-  return object;
+  // A text may be longer than JSON that we read.
+  std::string begin = object.dump();
+  begin.pop_back();
+  return fmt::format("{}{}\"{}\":{}}}", begin, object.empty() ? "" : ",",
+                     request.own_kernel->kind(), request.own_kernel->json());
 }
 
 // One problem on each line.
@@ -56,7 +59,7 @@ Result<std::string> text_of(const std::vector<Request>& requests, bool alone) {
   }
   std::string text;
   for (const Request& request : requests) {
-    text += fmt::format("{}  {}", text.empty() ? "[\n" : ",\n", json_of(request).dump());
+    text += fmt::format("{}  {}", text.empty() ? "[\n" : ",\n", json_of(request));
   }
   return text.empty() ? "[]\n" : text + "\n]\n";
 }

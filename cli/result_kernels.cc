@@ -77,7 +77,7 @@ Status ResultKernels::add_decision(const TuningSpace& space, const std::vector<T
   Line::Decided decided{std::string(path_of(values)), {}};
   for (const KernelSpec& spec : space.configurations[found].kernels) {
     const auto same = [&](const Job& job) {
-      return job.arch == line->arch && job.spec.canonical == spec.canonical;
+      return job.arch == line->arch && job.kernel.key() == spec.canonical;
     };
     const auto job = std::find_if(jobs_.begin(), jobs_.end(), same);
     decided.jobs.push_back(static_cast<std::size_t>(job - jobs_.begin()));
@@ -137,7 +137,7 @@ Json ResultKernels::json_of(const Line& line, const std::map<std::string, Contex
     for (const std::size_t job : decided.jobs) {
       const Outcome& outcome = outcomes[job];
       const bool is_there = outcome.error.empty();
-      kernels.push_back({{"canonical", jobs_[job].spec.canonical},
+      kernels.push_back({{"canonical", jobs_[job].kernel.key()},
                          {is_there ? "entry" : "error", is_there ? outcome.path : outcome.error}});
     }
     object["decisions"].push_back(

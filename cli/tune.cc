@@ -109,7 +109,7 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts*
           fmt::format("{}: {} is no kernel of the library; accepted: problems (kernels of "
                       "your own are tuned by cubinery::tune() in C++, see "
                       "examples/05_tune_own_kernel.cc)",
-                      request.origin, request.own_kernel->kernel));
+                      request.origin, request.own_kernel->name()));
     }
     wanted.push_back(request.asked.problem);
   }

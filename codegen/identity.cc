@@ -178,4 +178,14 @@ std::string difference_text(const std::vector<std::string>& changes, bool plural
                      text.empty() ? "" : " and ", plural ? "were" : "was");
 }
 
+std::string source_difference_text(const std::vector<std::string>& changes, bool plural) {
+  std::vector<std::string_view> named;
+  for (std::string_view change : changes) {
+    if (change.starts_with(kOfKey)) change.remove_prefix(kOfKey.size());
+    const bool is_digest = change.starts_with("template: ") || change.starts_with("headers: ");
+    named.push_back(!is_digest ? change : change[0] == 't' ? "its text" : "what it includes");
+  }
+  return fmt::format("{} in {}", plural ? "differ" : "differs", fmt::join(named, ", "));
+}
+
 }  // namespace cubinery

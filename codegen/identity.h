@@ -62,5 +62,7 @@ std::vector<std::string> differences(const Identity& theirs, const Identity& our
 // f32 -> bf16, arch: sm_80 -> sm_90a".  Digests and options, of which nobody reads anything, are
 // "was made by another version of cubinery or another template".
 std::string difference_text(const std::vector<std::string>& changes, bool plural = false);
+// The same of entries that are compared with a text's: "differs in what it includes".
+std::string source_difference_text(const std::vector<std::string>& changes, bool plural = false);
 
 }  // namespace cubinery

@@ -57,18 +57,6 @@ KernelInfo info_of(const Identity& identity) {
           .symbol = {}};
 }
 
-// As difference_text(), of an entry that is compared with a text's.
-std::string source_difference_text(const std::vector<std::string>& changes) {
-  constexpr std::string_view kOfKey = "key.";
-  std::vector<std::string> named;
-  for (std::string_view change : changes) {
-    if (change.starts_with(kOfKey)) change.remove_prefix(kOfKey.size());
-    const bool is_digest = change.starts_with("template: ") || change.starts_with("headers: ");
-    named.emplace_back(!is_digest ? change : change[0] == 't' ? "its text" : "what it includes");
-  }
-  return fmt::format("differs in {}", fmt::join(named, ", "));
-}
-
 // Of what did not compile.
 Status compile_failure(const CompileInput& input, const Identity& identity, const Status& error) {
   const std::string why = input.name.empty() ? "" : unknown_name(error.log());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "cli/manifest.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
 #include "tests/catch.h"
@@ -264,7 +265,12 @@ TEST_CASE("a manifest gives the problems that it lists", "[cpu]") {
 }
 
 TEST_CASE("a manifest that cannot be used names the entry", "[cpu]") {
-  CHECK(manifest_error("{}") == "list.json: accepted: a JSON array of objects");
+  CHECK(manifest_error("7") ==
+        "list.json: accepted: a JSON array of objects, or an object on each line");
+  CHECK(manifest_error("{\n}") == manifest_error("7"));
+  CHECK(manifest_error("{}") ==
+        "list.json, line 1: op = null; accepted: gdn_decode, gdn_prefill, gdn_verify, gdn_commit, "
+        "gdn_conv");
   CHECK(manifest_error("[1]") == "list.json, entry 1: 1; accepted: an object");
   CHECK(manifest_error(R"([{"op":"gdn_decode"},{"op":"rms_norm"}])") ==
         "list.json, entry 2: op = \"rms_norm\"; accepted: gdn_decode, gdn_prefill, gdn_verify, "

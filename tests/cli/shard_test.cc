@@ -12,7 +12,7 @@ std::vector<Job> some_jobs(std::size_t count) {
   std::vector<Job> jobs;
   for (std::size_t i = 0; i < count; ++i) {
     Job job;
-    job.spec.canonical = "gdn_decode;key_dim=" + std::to_string(i / 2);
+    job.kernel = KernelSpec{.canonical = "gdn_decode;key_dim=" + std::to_string(i / 2)};
     job.arch = i % 2 == 0 ? "sm_80" : "sm_90a";
     jobs.push_back(job);
   }
@@ -27,7 +27,7 @@ Request named_request(const Problem& problem, std::string origin, std::string ar
 
 std::set<std::string> names(const std::vector<Job>& jobs) {
   std::set<std::string> set;
-  for (const Job& job : jobs) set.insert(job.arch + " " + job.spec.canonical);
+  for (const Job& job : jobs) set.insert(job.arch + " " + job.kernel.key());
   return set;
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("a shard keeps the order of the jobs", "[cpu]") {
   const std::vector<Job> whole = select_shard(jobs, {1, 1});
   REQUIRE(whole.size() == jobs.size());
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    CHECK(whole[i].spec.canonical == jobs[i].spec.canonical);
+    CHECK(whole[i].kernel.key() == jobs[i].kernel.key());
     CHECK(whole[i].arch == jobs[i].arch);
   }
 }
@@ -116,7 +116,7 @@ TEST_CASE("problems that share a kernel are merged", "[cpu]") {
   const std::vector<Job> jobs = plan_jobs(requests, {"sm_80", "sm_89"}).value();
   REQUIRE(jobs.size() == 3 * each);
   for (const Job& job : jobs) {
-    const bool own = job.spec.canonical.find(";state_dtype=bf16") != std::string::npos;
+    const bool own = job.kernel.key().find(";state_dtype=bf16") != std::string::npos;
     CHECK(own == (job.arch == "sm_86"));
     CHECK(job.problems == (own ? 1 : 2));
   }
@@ -130,7 +130,7 @@ TEST_CASE("prefill problems share what their states leave alone", "[cpu]") {
   };
   const std::vector<Job> jobs = plan_jobs(requests, {"sm_80"}).value();
   std::map<std::string, std::vector<std::size_t>> problems;  // of each kernel's jobs
-  for (const Job& job : jobs) problems[job.spec.kernel].push_back(job.problems);
+  for (const Job& job : jobs) problems[job.kernel.name()].push_back(job.problems);
   CHECK(problems.at("gdn_prefill_chunks") == std::vector<std::size_t>{3});
   const std::size_t scans = gdn::PrefillProblem{}.kernels("sm_80").value().size() - 1;
   std::vector<std::size_t> expected(scans, 2);

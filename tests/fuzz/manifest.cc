@@ -1,4 +1,4 @@
-#include "cli/model_config.h"
+#include "cli/manifest.h"
 #include "tests/fuzz/target.h"
 
 using namespace cubinery;
