@@ -16,7 +16,7 @@ Result<AskedKernel> AskedKernel::of(KernelSource source) {
   if (!name) return std::move(name).error();
   AskedKernel kernel;
   kernel.name_ = *std::move(name);
-  kernel.key_ = source_key(source.name, source.allow_spills);
+  kernel.key_ = source_key(source);
   kernel.asked_ = std::move(source);
   return kernel;
 }
@@ -28,6 +28,11 @@ std::string AskedKernel::id_anywhere() const {
   KernelSource source = std::get<KernelSource>(asked_);
   source.includes.clear();
   return to_json(source);
+}
+
+Compiler AskedKernel::compiler() const {
+  const auto* source = std::get_if<KernelSource>(&asked_);
+  return source != nullptr ? source->compiler : Compiler::kNvrtc;
 }
 
 std::string AskedKernel::json() const {

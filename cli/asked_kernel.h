@@ -30,6 +30,7 @@ class AskedKernel {
   std::string kind() const { return is_text() ? "source" : "spec"; }
   std::string json() const;
 
+  Compiler compiler() const;
   bool is_text() const { return std::holds_alternative<KernelSource>(asked_); }
 
   // Those of the context.

@@ -88,11 +88,12 @@ void fail_evicted(const Options& options, std::vector<Outcome>* outcomes) {
 }
 
 // Why no kernel at all can be compiled and stored; OK: some may.
-Status check_compiler_and_cache(const Context& context, const Options& options) {
+Status check_compiler_and_cache(const Context& context, const Options& options,
+                                bool is_all_for_nvcc) {
   if (options.offline) {
     return Status(Code::kNotCached, "CUBINERY_OFFLINE=1 forbids it; --dry-run lists them");
   }
-  if (const Result<std::string> nvrtc = context.nvrtc_version(); !nvrtc) {
+  if (const Result<std::string> nvrtc = context.nvrtc_version(); !nvrtc && !is_all_for_nvcc) {
     return nvrtc.error().clone();
   }
   if (options.cache_dir.empty()) {
@@ -137,7 +138,10 @@ Result<std::map<std::string, Context>> make_contexts(const std::vector<Job>& job
 Status check_can_make(const std::vector<Job>& jobs, const std::map<std::string, Context>& contexts,
                       const Options& options) {
   if (jobs.empty()) return {};
-  const Status fault = check_compiler_and_cache(contexts.begin()->second, options);
+  const bool is_all_for_nvcc = std::all_of(jobs.begin(), jobs.end(), [](const Job& job) {
+    return job.kernel.compiler() == Compiler::kNvcc;
+  });
+  const Status fault = check_compiler_and_cache(contexts.begin()->second, options, is_all_for_nvcc);
   if (fault.ok()) return {};
   const auto is_missing = [&](const Job& job) {
     return look_up(job, contexts.at(job.arch)).state == OutcomeState::kMissing;

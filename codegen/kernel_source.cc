@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "codegen/nearest.h"
+#include "codegen/source_name.h"
 
 namespace cubinery {
 namespace {
@@ -27,12 +29,20 @@ constexpr std::tuple kSourceFields{
     SourceField{"includes", &KernelSource::includes},
     SourceField{"options", &KernelSource::options},
     SourceField{"allow_spills", &KernelSource::allow_spills},
+    SourceField{"compiler", &KernelSource::compiler},
+    SourceField{"share_headers", &KernelSource::share_headers},
 };
 
 template <class Function>
 void for_each_source_field(Function&& function) {
   std::apply([&](const auto&... field) { (function(field), ...); }, kSourceFields);
 }
+
+template <class T>
+const T& json_of_field(const T& value) {
+  return value;
+}
+const char* json_of_field(Compiler compiler) { return to_string(compiler); }
 
 // Each sets *field to what the value says, or returns what is accepted.
 const char* set_source_field(const Json& value, std::string* field) {
@@ -56,6 +66,14 @@ const char* set_source_field(const Json& value, std::vector<std::string>* field)
   return nullptr;
 }
 
+const char* set_source_field(const Json& value, Compiler* field) {
+  const std::optional<Compiler> compiler =
+      compiler_called(value.is_string() ? value.get<std::string>() : "");
+  if (!compiler) return "nvrtc, nvcc";
+  *field = *compiler;
+  return nullptr;
+}
+
 Status bad_source(std::string message) {
   return Status(Code::kInvalidArgument, "source: " + std::move(message));
 }
@@ -67,7 +85,7 @@ std::string to_json(const KernelSource& source) {
   Json object = Json::object();
   for_each_source_field([&](const auto& field) {
     const auto& value = source.*field.member;
-    if (value != defaults.*field.member) object[field.name] = value;
+    if (value != defaults.*field.member) object[field.name] = json_of_field(value);
   });
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -64,7 +64,7 @@ TEST_CASE("texts that cannot be name their entry and what is accepted", "[cpu]")
   const std::string named = R"("name":"k","source":"x")";
   CHECK(error_of(of(named + R"(,"fiel":"k.cu")")) ==
         "list.json, entry 1: source: no field \"fiel\"; accepted: name, source, includes, options, "
-        "allow_spills, file; did you mean file?");
+        "allow_spills, compiler, share_headers, file; did you mean file?");
   CHECK(error_of(of(named + R"(,"file":"k.cu")")) ==
         "list.json, entry 1: source: file beside source; accepted: one of them");
   CHECK(error_of(of(R"("name":"k","file":7)")) ==
