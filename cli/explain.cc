@@ -14,6 +14,7 @@
 #include "cli/prewarm_run.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
+#include "codegen/source_name.h"
 
 namespace cubinery {
 namespace {
@@ -22,6 +23,7 @@ constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --hf-config config.json --tp 4 --arch sm_90a
   cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
   cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
+  cubinery explain --source-file scale.cu --function scale -I include --arch sm_90a
 
 Prints a line for each cause, with the command that fills the cache; --verbose prints everything about each kernel.
 Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left out.)";
@@ -62,9 +64,10 @@ void Explain::add_to(CLI::App& of) {
 std::string resources_text(const KernelInfo& info) {
   return fmt::format(
       "{} registers, {} bytes of static shared memory, {} spilled; compiled in {:.0f} ms "
-      "by NVRTC {}",
+      "by {} {}",
       info.registers, info.static_shared_bytes, info.spill_store_bytes + info.spill_load_bytes,
-      info.compile_ms, info.nvrtc);
+      info.compile_ms, compiler_in_key(info.canonical) == Compiler::kNvcc ? "nvcc" : "NVRTC",
+      info.nvrtc);
 }
 
 std::string text_of(const Job& job, const Explanation& found) {

@@ -25,6 +25,7 @@ constexpr const char* kPrewarmExamples = R"(Examples:
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_prefill --cu-seqlens-dtype i64
   cubinery prewarm --hf-config config.json --arch sm_90a --op gdn_verify --draft-tokens 8
   cubinery prewarm --manifest problems.json --arch all --shard 2/8 --json report.json
+  cubinery prewarm --source-file scale.cu --function scale -I include --compile-option=-DBLOCK=256 --arch sm_90a
   cubinery prewarm --key-dim 128 --value-dim 128 --dtype f16 --arch sm_80 --dry-run
   CUBINERY_OFFLINE=1 cubinery prewarm --hf-config config.json --arch sm_90a
 

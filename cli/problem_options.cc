@@ -169,6 +169,7 @@ void ProblemOptions::add_to(CLI::App& app) {
                  "Architectures such as sm_90a,sm_80, or all [those of the GPUs here]")
       ->delimiter(',')
       ->type_name("ARCH,...");
+  source_file_.add_to(app);
 }
 
 void ProblemOptions::add_problems_to(CLI::App& app) {
@@ -338,28 +339,31 @@ gdn::ModelOptions ProblemOptions::model_options() const {
   return options;
 }
 
+std::vector<Request> ProblemOptions::of_fields() const {
+  std::vector<Request> requests;
+  if (!hf_configs_.empty() || !manifests_.empty() || fields_.empty()) return requests;
+  for (const std::string& op : operator_names()) {
+    Request& request = requests.emplace_back();
+    request.asked.problem = default_problem(op);
+    request.origin = "command line";
+  }
+  return requests;
+}
+
 Result<std::vector<Request>> ProblemOptions::unmodified(LeftOuts* left_out) const {
   const Result<std::vector<int>> tp = tp_sizes();
   if (!tp) return tp.error().clone();
   if (hf_configs_.empty() && !model_type_.empty()) {
     return Status(Code::kInvalidArgument, "--model-type is of --hf-config, which is missing");
   }
-  if (hf_configs_.empty() && manifests_.empty()) {
-    if (fields_.empty()) {
-      return Status(
-          Code::kInvalidArgument,
-          "no problem is given; accepted: --hf-config, --manifest, or problem fields such as "
-          "--key-dim 128 (see --help)");
-    }
-    std::vector<Request> requests;
-    for (const std::string& op : operator_names()) {
-      Request& request = requests.emplace_back();
-      request.asked.problem = default_problem(op);
-      request.origin = "command line";
-    }
-    return requests;
+  const Result<std::optional<Request>> own = source_file_.request();
+  if (!own) return own.error().clone();
+  std::vector<Request> requests = of_fields();
+  if (requests.empty() && hf_configs_.empty() && manifests_.empty() && !*own) {
+    return Status(Code::kInvalidArgument,
+                  "no problem is given; accepted: --hf-config, --manifest, or problem fields such "
+                  "as --key-dim 128 (see --help)");
   }
-  std::vector<Request> requests;
   const gdn::ModelOptions options = model_options();
   std::vector<std::string> configs;
   for (const std::string& path : hf_configs_) configs.push_back(config_in(path));
@@ -370,6 +374,7 @@ Result<std::vector<Request>> ProblemOptions::unmodified(LeftOuts* left_out) cons
   CUBINERY_RETURN_IF_ERROR(read_files(manifests_, &requests, [&](auto& file, auto& text) {
     return read_manifest(file, text, left_out);
   }));
+  if (*own) requests.push_back(**own);
   return requests;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/field_options.h"
 #include "cli/left_out.h"
 #include "cli/plan.h"
+#include "cli/source_file_options.h"
 #include "cubinery/options.h"
 #include "cubinery/status.h"
 
@@ -37,7 +38,7 @@ class ProblemOptions {
  public:
   // Requires: this object outlives the parse and does not move.
   void add_to(CLI::App& app);
-  // Without --arch, for commands that work for one architecture.
+  // Without --arch and kernels in files, for commands that work for one architecture.
   void add_problems_to(CLI::App& app);
 
   // Problems that cannot be had and that nobody named go to *left_out, and cut lines of manifests.
@@ -74,6 +75,8 @@ class ProblemOptions {
   bool is_named(const Request& request) const;
   Result<std::vector<std::string>> archs(const Options& options) const;
   Result<std::vector<Request>> unmodified(LeftOuts* left_out) const;
+  // Without files of problems: one of each operator, where fields are given.
+  std::vector<Request> of_fields() const;
   Status check_fields_are_used(const std::vector<Request>& requests,
                                const FieldOptions& options) const;
   gdn::ModelOptions model_options() const;
@@ -89,6 +92,7 @@ class ProblemOptions {
   std::vector<std::string> forms_;
   std::vector<std::string> archs_;
   std::map<std::string, std::string> fields_;
+  SourceFileOptions source_file_;
 };
 
 }  // namespace cubinery
