@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,6 +51,33 @@ class NoSizeSignal {
   bool blocked_ = false;
   bool was_pending_ = false;
 };
+
+// One call of write(2).
+std::error_code write_some(int fd, std::string_view bytes, std::size_t* written) {
+  const NoSizeSignal no_signal;
+  const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
+  if (count < 0) {
+    const std::error_code error = last_error();
+    if (error == error_of(EFBIG)) no_signal.take_back();
+    return error;
+  }
+  *written = static_cast<std::size_t>(count);
+  return {};
+}
+
+// Whether the file is empty or ends with a line's end.
+std::error_code ends_with_line(int fd, bool* ends) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return last_error();
+  if (!S_ISREG(info.st_mode)) return error_of(EINVAL);
+  *ends = info.st_size == 0;
+  if (*ends) return {};
+  std::string last;
+  const auto at = static_cast<std::uint64_t>(info.st_size) - 1;
+  const std::error_code error = read_range(fd, at, 1, &last);
+  *ends = last == "\n";
+  return error;
+}
 
 }  // namespace
 
@@ -107,17 +135,27 @@ std::error_code read_range(int fd, std::uint64_t offset, std::size_t size, std::
 }
 
 std::error_code write_all(int fd, std::string_view bytes) {
-  const NoSizeSignal no_signal;
   while (!bytes.empty()) {
-    const ssize_t count = uninterrupted([&] { return ::write(fd, bytes.data(), bytes.size()); });
-    if (count < 0) {
-      const std::error_code error = last_error();
-      if (error == error_of(EFBIG)) no_signal.take_back();
-      return error;
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    std::size_t written = 0;
+    if (const std::error_code error = write_some(fd, bytes, &written)) return error;
+    bytes.remove_prefix(written);
   }
   return {};
+}
+
+std::error_code append_line(const std::string& path, std::string_view line, mode_t mode) {
+  constexpr int kFlags = O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK;
+  Descriptor file = open_file(path, kFlags, mode);
+  if (!file.ok()) return last_error();
+  bool ends = false;
+  if (const std::error_code error = ends_with_line(file.get(), &ends)) return error;
+  const std::string with_end = ends ? std::string() : "\n" + std::string(line);
+  const std::string_view bytes = ends ? line : with_end;
+  std::size_t written = 0;
+  if (const std::error_code error = write_some(file.get(), bytes, &written)) return error;
+  // What is missing would come behind other lines.
+  if (written < bytes.size()) return error_of(ENOSPC);
+  return file.close();
 }
 
 std::error_code sync_file(int fd) {

@@ -41,6 +41,12 @@ std::error_code read_range(int fd, std::uint64_t offset, std::size_t size, std::
 // file_too_large: the process's limit (RLIMIT_FSIZE), which is no signal here.
 std::error_code write_all(int fd, std::string_view bytes);
 
+// Adds a line, which ends with its "\n", to a regular file, which is created with this mode less
+// the umask; never to a symbolic link's target.  Lines of others that are added so at the same time
+// stay whole, and one before it that nobody ended is ended first.  An error may leave part of it
+// behind.
+std::error_code append_line(const std::string& path, std::string_view line, mode_t mode);
+
 std::error_code sync_file(int fd);
 
 }  // namespace cubinery

@@ -33,6 +33,7 @@ constexpr std::tuple kOptions{
     Field{"lock_wait", &Options::lock_wait},
     Field{"template_dirs", &Options::template_dirs},
     Field{"paths", &Options::paths},
+    Field{"record", &Options::record},
 };
 
 // Each sets *field to what `text` says, or returns what is accepted.

@@ -61,6 +61,7 @@ Result<Options> LibraryOptions::resolve() const {
   if (!from_env) return from_env;
   Options options = *std::move(from_env);
   options.device = kNoDevice;
+  options.record.clear();  // what programs ask for, not what commands make of it
   if (!cache_dir_.empty()) options.cache_dir = cache_dir_;
   if (!cache_layers_.empty()) options.cache_layers = split_at_colons(cache_layers_);
   if (!nvrtc_.empty()) options.nvrtc_path = nvrtc_;

@@ -29,6 +29,7 @@ constexpr const char* kMainExamples = R"(Examples:
 Environment (options go over it): CUBINERY_CACHE_DIR, CUBINERY_CACHE_LAYERS, CUBINERY_CACHE_LIMIT,
 CUBINERY_OFFLINE, CUBINERY_TRUST, CUBINERY_NVRTC, CUBINERY_NVCC, CUBINERY_DRIVER, CUBINERY_TEMPLATE_DIR,
 CUDA_HOME, CUDA_PATH.
+CUBINERY_RECORD=FILE makes programs add what they ask for to a file, for --manifest; commands record nothing.
 Sizes are bytes, or have K, M, G or T behind them: CUBINERY_CACHE_LIMIT=1G is 1024 x 1024 x 1024 bytes.
 Exit code: 0 good, 1 something is bad or cannot be written, 2 wrong usage.)";
 

@@ -28,4 +28,14 @@ inline std::size_t utf8_length(std::string_view text) {
   return is_good ? length : 0;
 }
 
+// Whether all of it is UTF-8.
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t length = utf8_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 }  // namespace cubinery

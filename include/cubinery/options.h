@@ -79,6 +79,13 @@ struct Options {
   // switch off a path that turns out wrong.  Kernels must be pre-warmed with the same paths.
   std::vector<std::string> paths{};
 
+  // A file, to which the context adds what it is asked for, each thing once and whether or not it
+  // is in the cache: problems of operators, specifications, texts.  A line for each, which together
+  // are a manifest: `cubinery prewarm --manifest` makes the kernels, for any architecture.  Made
+  // with mode 0600 when there is something to write; contexts, threads and processes of a machine
+  // may share it.  What cannot be written is a warning.  Empty: nothing is recorded.
+  std::string record{};
+
   // Receives what the library has to say; silent when empty.  Called from any thread that calls the
   // library and from those that an operator's create() starts while it runs, possibly from several
   // at once.  Must not call back into the context.
@@ -99,6 +106,7 @@ struct Options {
   //   CUBINERY_DRIVER         driver_path
   //   CUBINERY_TEMPLATE_DIR   template_dirs, separated by colons
   //   CUBINERY_PATHS          paths, separated by colons
+  //   CUBINERY_RECORD         record
   //   CUDA_HOME, CUDA_PATH    the toolkit whose libnvrtc and nvcc are used when CUBINERY_NVRTC and
   //                           CUBINERY_NVCC are not set
   //

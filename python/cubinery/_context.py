@@ -53,6 +53,8 @@ class Context:
         template_dirs: folders of templates searched before those of the library.
         paths: ways to compute that operators may take: "gdn_prefill=portable" only this one,
             "gdn_prefill=-portable" never this one; `choice()` names them.
+        record: a file to which the context adds what it is asked for, a line for each thing, for
+            `cubinery prewarm --manifest`.
         log: called as log(level, message), level "info" or "warning", from any thread; must not
             call the library.
 
@@ -84,6 +86,7 @@ class Context:
         lock_wait: float | None = None,
         template_dirs: Sequence[StrPath] | None = None,
         paths: Sequence[str] | None = None,
+        record: StrPath | None = None,
         log: Callable[[str, str], object] | None = None,
     ) -> None:
         options = {
@@ -102,6 +105,7 @@ class Context:
             "lock_wait": lock_wait,
             "template_dirs": template_dirs,
             "paths": paths,
+            "record": record,
         }
         given = {name: text_of(name, value) for name, value in options.items() if value is not None}
         if log is not None and not callable(log):

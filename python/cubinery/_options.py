@@ -110,6 +110,7 @@ _KINDS: dict[str, Callable[[str, object], str | bytes]] = {
     "lock_wait": lambda name, value: str(milliseconds(name, value)),
     "template_dirs": _paths,
     "paths": _texts,
+    "record": path_bytes,
 }
 
 

@@ -105,28 +105,35 @@ Result<Context> Context::create(Options options) {
   state->arch = std::move(*arch);
   if (options.use_disk_cache) state->store = open_store(options);
   state->included = std::make_unique<IncludedFiles>(trust_of(options));
+  if (!options.record.empty()) {
+    state->recorder = std::make_unique<Recorder>(options.record, options.log);
+  }
   state->options = std::move(options);
   return Context(std::move(state));
 }
 
 Result<Kernel> Context::get(const KernelSpec& spec) const {
   const Result<Recipe> recipe = state_->recipe(spec, /*to_load=*/true);
-  return recipe ? state_->get(*recipe) : recipe.error().clone();
+  if (!recipe) return recipe.error().clone();
+  return state_->recorded(spec, state_->get(*recipe));
 }
 
 Result<Kernel> Context::get(const KernelSource& source) const {
   const Result<Recipe> recipe = state_->recipe(source, /*to_load=*/true);
-  return recipe ? state_->get(*recipe) : recipe.error().clone();
+  if (!recipe) return recipe.error().clone();
+  return state_->recorded(source, state_->get(*recipe));
 }
 
 Result<CompiledKernel> Context::compile(const KernelSpec& spec) const {
   const Result<Recipe> recipe = state_->recipe(spec);
-  return recipe ? state_->compile(*recipe) : recipe.error().clone();
+  if (!recipe) return recipe.error().clone();
+  return state_->recorded(spec, state_->compile(*recipe));
 }
 
 Result<CompiledKernel> Context::compile(const KernelSource& source) const {
   const Result<Recipe> recipe = state_->recipe(source);
-  return recipe ? state_->compile(*recipe) : recipe.error().clone();
+  if (!recipe) return recipe.error().clone();
+  return state_->recorded(source, state_->compile(*recipe));
 }
 
 Result<Explanation> Context::explain(const KernelSpec& spec) const {

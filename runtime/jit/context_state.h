@@ -18,6 +18,7 @@
 #include "runtime/jit/device.h"
 #include "runtime/jit/owner_process.h"
 #include "runtime/jit/recipe.h"
+#include "runtime/jit/recorder.h"
 
 namespace cubinery {
 
@@ -30,6 +31,7 @@ struct Context::State {
   std::unique_ptr<Store> store;          // null without a disk cache
   mutable TuningFiles tuning_files;
   std::unique_ptr<IncludedFiles> included;
+  std::unique_ptr<Recorder> recorder;  // null: nothing is recorded
 
   // What is wanted, a key's kernel or a text's, as the rest takes it.  kUnsupported in a forked
   // child; `to_load`: also without a device.
@@ -46,6 +48,12 @@ struct Context::State {
   Result<std::optional<Kernel>> get_cached(const Recipe& recipe) const;
   Result<Explanation> explain(const Recipe& recipe) const;
   Result<std::string> listing(const Recipe& recipe, Listing form) const;
+  // What came of what a user asked for: for the recorder.
+  template <class Asked, class Made>
+  Result<Made> recorded(const Asked& asked, Result<Made> made) const {
+    if (recorder && can_be_had(made)) recorder->add(asked);
+    return made;
+  }
   CacheStats stats() const;
   Names::Moment now() const;
 

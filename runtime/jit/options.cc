@@ -86,6 +86,7 @@ Status check_directories(const Options& options) {
     CUBINERY_RETURN_IF_ERROR(check("cache_layers", layer));
   for (const std::string& folder : options.template_dirs)
     CUBINERY_RETURN_IF_ERROR(check("template_dirs", folder));
+  CUBINERY_RETURN_IF_ERROR(check("record", options.record));
   return {};
 }
 
@@ -134,6 +135,7 @@ Result<Options> Options::from_env() {
       "CUBINERY_NVRTC", {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"});
   options.nvcc_path = of_toolkit("CUBINERY_NVCC", {"/bin/nvcc"});
   options.driver_path = variable("CUBINERY_DRIVER");
+  options.record = variable("CUBINERY_RECORD");
   if (const std::string limit = variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
     const std::optional<std::uint64_t> bytes = parse_bytes(limit);
     if (!bytes) {

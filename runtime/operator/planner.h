@@ -15,6 +15,7 @@
 #include "results/choose.h"
 #include "results/space.h"
 #include "runtime/jit/get_kernels.h"
+#include "runtime/jit/recorder.h"
 #include "runtime/operator/path.h"
 #include "runtime/operator/path_options.h"
 #include "runtime/operator/plan.h"
@@ -316,6 +317,13 @@ std::vector<std::size_t> Planner<Problem>::add_kernels(const Candidate& candidat
   return places;
 }
 
+// Options::record: a problem that a path computes, and what came of it.
+template <class Problem, class T>
+void record(const Context& context, const Problem& problem, const Result<T>& made) {
+  if (!is_recording(context) || !can_be_had(made)) return;
+  record_problem(context, Fields<Problem>::kName, to_json(problem));
+}
+
 // An operator for a problem on a context's GPU: kernels by the context's results, or by the cost
 // model.  When one that results chose cannot be had, the cost model chooses.
 template <class Problem>
@@ -327,9 +335,12 @@ Result<Loaded<Problem>> load_operator(const Context& context, const Problem& pro
   Plan plan = planner->plan(&ladder);
   const bool uses_results = plan.uses_results;
   Result<Loaded<Problem>> loaded = planner->load(context, std::move(plan));
-  if (loaded || !uses_results) return loaded;
-  const std::string why_not = without_results(context, Fields<Problem>::kName, loaded.error());
-  return planner->load(context, planner->plan(nullptr, why_not));
+  if (!loaded && uses_results) {
+    const std::string why_not = without_results(context, Fields<Problem>::kName, loaded.error());
+    loaded = planner->load(context, planner->plan(nullptr, why_not));
+  }
+  record(context, problem, loaded);
+  return loaded;
 }
 
 // The same with one configuration of the caller's choice for all sizes, launched as on `target`.
@@ -399,7 +410,9 @@ Result<std::vector<CompiledKernel>> compile_operator(const Context& context,
                                                      const Problem& problem) {
   const auto specs = kernels_in(context, problem, known_results<Problem>(context));
   if (!specs) return specs.error().clone();
-  return compile_kernels(context, *specs);
+  Result<std::vector<CompiledKernel>> made = compile_kernels(context, *specs);
+  record(context, problem, made);
+  return made;
 }
 
 }  // namespace cubinery

@@ -31,7 +31,11 @@ Result<std::vector<CompiledKernel>> compile(const Context& context,
       if (names.insert(spec.canonical).second) specs.push_back(std::move(spec));
     }
   }
-  return compile_kernels(context, specs);
+  Result<std::vector<CompiledKernel>> made = compile_kernels(context, specs);
+  for (const AnyProblem& problem : problems) {
+    std::visit([&](const auto& one) { record(context, one, made); }, problem);
+  }
+  return made;
 }
 
 }  // namespace cubinery::gdn

@@ -33,12 +33,13 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
       {"lock_wait", "1500"},
       {"template_dirs", "/t"},
       {"paths", "gdn_decode=portable:gdn_prefill=-split"},
+      {"record", "/r/kernels.json"},
   };
   for (const auto& [field, value] : values) test::set(handle, field, value);
   // Does not compile when Options has a field that is not looked at here.
   const auto& [device, arch, offline, nvrtc_path, nvcc_path, driver_path, cache_dir, cache_layers,
                use_disk_cache, cache_limit_bytes, trust_shared_dirs, trust, lock_wait,
-               template_dirs, paths, log] = handle->value;
+               template_dirs, paths, record, log] = handle->value;
   CHECK(device == 3);
   CHECK(arch == "sm_90a");
   CHECK(offline);
@@ -48,6 +49,7 @@ TEST_CASE("EveryFieldIsSetByItsName", "[cpu]") {
   CHECK(cache_dir == "/c");
   CHECK(cache_layers == Texts{"/a", "/b c"});
   CHECK(paths == Texts{"gdn_decode=portable", "gdn_prefill=-split"});
+  CHECK(record == "/r/kernels.json");
   CHECK_FALSE(use_disk_cache);
   CHECK(cache_limit_bytes == ~std::uint64_t{0});
   CHECK(trust_shared_dirs);
@@ -93,7 +95,7 @@ TEST_CASE("AnUnknownFieldListsTheKnownOnes", "[cpu]") {
   CHECK(refused(cubinery_options_set(handle.get(), "log", "1")) ==
         "Options has no field \"log\"; accepted: device, arch, offline, nvrtc_path, nvcc_path, "
         "driver_path, cache_dir, cache_layers, use_disk_cache, cache_limit_bytes, "
-        "trust_shared_dirs, trust, lock_wait, template_dirs, paths");
+        "trust_shared_dirs, trust, lock_wait, template_dirs, paths, record");
 }
 
 TEST_CASE("NullsAmongTheArgumentsOfOptionsAreNamed", "[cpu]") {

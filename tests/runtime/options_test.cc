@@ -45,7 +45,8 @@ class Environment {
       "CUBINERY_CACHE_DIR", "CUBINERY_CACHE_LAYERS", "CUBINERY_CACHE_LIMIT",
       "CUBINERY_OFFLINE",   "CUBINERY_TRUST",        "CUBINERY_NVRTC",
       "CUBINERY_DRIVER",    "CUBINERY_TEMPLATE_DIR", "CUDA_HOME",
-      "CUDA_PATH",          "XDG_CACHE_HOME",        "HOME"};
+      "CUDA_PATH",          "XDG_CACHE_HOME",        "HOME",
+      "CUBINERY_RECORD"};
   std::map<std::string, std::optional<std::string>> before_;
 };
 
@@ -77,6 +78,7 @@ TEST_CASE("AnEmptyEnvironmentGivesTheDefaults", "[cpu]") {
   CHECK(found.cache_limit_bytes == std::uint64_t{1} << 30);
   CHECK_FALSE(found.trust_shared_dirs);
   CHECK(found.template_dirs.empty());
+  CHECK(found.record.empty());
   CHECK_FALSE(found.log);
 }
 
@@ -136,6 +138,9 @@ TEST_CASE("NobodyButAShellExpandsATilde", "[cpu]") {
   options.template_dirs = {"~/t"};
   CHECK(refusal(options).starts_with("Options::template_dirs has \"~/t\""));
   options = none;
+  options.record = "~/kernels.json";
+  CHECK(refusal(options).starts_with("Options::record has \"~/kernels.json\""));
+  options = none;
   options.cache_dir = "/tmp/~";
   CHECK(check_directories(options).ok());
 }
@@ -163,6 +168,12 @@ TEST_CASE("ListsAreSeparatedByColons", "[cpu]") {
   environment.set("CUBINERY_TEMPLATE_DIR", "::/t");
   CHECK(options().cache_layers == std::vector<std::string>{"/a", "/b c"});
   CHECK(options().template_dirs == std::vector<std::string>{"/t"});
+}
+
+TEST_CASE("WhereToRecordComesFromTheEnvironment", "[cpu]") {
+  Environment environment;
+  environment.set("CUBINERY_RECORD", "kernels.json");
+  CHECK(options().record == "kernels.json");
 }
 
 TEST_CASE("TheCacheLimitIsANumberOfBytes", "[cpu]") {

@@ -28,6 +28,7 @@ int main() {
   print("paths", options->paths);
   print("nvrtc_path", options->nvrtc_path);
   print("nvcc_path", options->nvcc_path);
+  print("record", options->record);
   print("driver_path", options->driver_path);
   print("cache_limit_bytes", std::to_string(options->cache_limit_bytes));
   if (options->trust.everybody) print("trust", "all");

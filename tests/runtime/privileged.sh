@@ -16,16 +16,16 @@ nobody=65534
 # Of a copy of the program with this owner and mode, started by nobody.
 run() {
   env -i CUBINERY_CACHE_DIR=/evil CUBINERY_CACHE_LAYERS=/evil CUBINERY_TEMPLATE_DIR=/evil CUBINERY_PATHS=op=evil \
-    CUBINERY_DRIVER=/evil CUBINERY_CACHE_LIMIT=evil CUBINERY_OFFLINE=1 CUBINERY_TRUST=all CUDA_HOME="$work/toolkit" HOME=/evil \
+    CUBINERY_DRIVER=/evil CUBINERY_RECORD=/evil CUBINERY_CACHE_LIMIT=evil CUBINERY_OFFLINE=1 CUBINERY_TRUST=all CUDA_HOME="$work/toolkit" HOME=/evil \
     XDG_CACHE_HOME=/evil "$@" setpriv --reuid=$nobody --regid=$nobody --clear-groups "$work/program"
 }
 install -o root -m 755 "$program" "$work/program"
 plain=$(run CUBINERY_CACHE_LIMIT=7)
 grep -q "^nvrtc_path=$work/toolkit" <<<"$plain" && grep -q "^nvcc_path=$work/toolkit" <<<"$plain" &&
-  grep -q "^trust=all" <<<"$plain" && [[ $(grep -c evil <<<"$plain") == 5 ]] ||
+  grep -q "^trust=all" <<<"$plain" && [[ $(grep -c evil <<<"$plain") == 6 ]] ||
   { echo "an ordinary process should have read the environment: $plain"; exit 1; }
 
-expected=$'cache_dir=\nnvrtc_path=\nnvcc_path=\ndriver_path=\ncache_limit_bytes=1073741824\noffline=0'
+expected=$'cache_dir=\nnvrtc_path=\nnvcc_path=\nrecord=\ndriver_path=\ncache_limit_bytes=1073741824\noffline=0'
 foreign_home=$'\nlog=cache: the home directory is that of the user who started this privileged process; set Options::cache_dir'
 # check WHAT OUTPUT EXPECTED
 check() {
