@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks the documents: every relative link leads to a file and, with an anchor, to a heading; every path in backticks
-is one of the tree; docs/device_headers.md has every device header; README stays short."""
+is one of the tree; docs/device_headers.md has every device header; docs/own_kernel.md shows its programs as they are, and
+these and README stay short."""
 import fnmatch
 import os
 import pathlib
@@ -9,6 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README_LINES = 200  # at most
+STEP_LINES = 25  # of each program of docs/own_kernel.md, at most
 
 # A path in backticks: of a file, or below one of the tree's folders.  `*`, `<gpu>` and `{h,cc}` stand for others.
 PATH = re.compile(r"[\w.*<>{},/-]+\.(?:cc|cuh|cu|h|py|sh|md|json|jsonl|cmake|txt|html)")
@@ -69,12 +71,28 @@ def missing_headers():
             yield header.relative_to(ROOT)
 
 
+def wrong_steps():
+    """Blocks of docs/own_kernel.md that are no file of its folder, files that are no block, and long ones."""
+    page, folder = ROOT / "docs" / "own_kernel.md", ROOT / "examples" / "own_kernel"
+    blocks = re.findall(r"^```(?:cpp|python)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    files = {file: file.read_text() for pattern in ("*.cc", "*.py", "include/*") for file in folder.glob(pattern)}
+    for file, text in files.items():
+        if text not in blocks:
+            yield f"{page.relative_to(ROOT)}: does not show {file.relative_to(ROOT)} as it is"
+        if len(text.splitlines()) > STEP_LINES:
+            yield f"{file.relative_to(ROOT)} has more than {STEP_LINES} lines"
+    for block in blocks:
+        if block not in files.values():
+            yield f"{page.relative_to(ROOT)}: a block that is no file of {folder.relative_to(ROOT)}: {block[:60]!r}"
+
+
 def main():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     tree = paths_of_tree()
     wrong = [f"{page.relative_to(ROOT)}: no such target: {link}" for page in pages for link in broken_links(page)]
     wrong += [f"{page.relative_to(ROOT)}: no such path: {path}" for page in pages for path in missing_paths(page, tree)]
     wrong += [f"docs/device_headers.md: does not name {header}" for header in missing_headers()]
+    wrong += wrong_steps()
     lines = len((ROOT / "README.md").read_text().splitlines())
     if lines > README_LINES:
         wrong.append(f"README.md has {lines} lines, at most {README_LINES} are wanted")
