@@ -2,13 +2,93 @@
 #include "results/space.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
+#include <set>
+#include <utility>
 
+#include "codegen/source_name.h"
 #include "cubinery/rung.h"
 #include "cubinery/tuning.h"
 
 namespace cubinery {
+
+namespace {
+
+bool is_identifier(std::string_view name) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
+  return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
+         std::all_of(name.begin(), name.end(), fits);
+}
+
+// Which is a number in JSON too.
+bool is_integer(std::string_view text) {
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return !digits.empty() && digits.size() < 19 && (digits == "0" || digits[0] != '0') &&
+         digits.find_first_not_of("0123456789") == digits.npos;
+}
+
+std::string why_no_space(const KernelSource& source, const std::vector<SourceChoice>& choices) {
+  const Result<std::string> name = plain_name(source.name);
+  if (!name) return std::string(name.error().message());
+  std::set<std::string_view> names;
+  for (const SourceChoice& choice : choices) {
+    if (!is_identifier(choice.name)) {
+      return fmt::format("choice \"{}\"; accepted: the name of a macro", choice.name);
+    }
+    if (choice.values.empty()) return fmt::format("choice {} has no values", choice.name);
+    if (!names.insert(choice.name).second) {
+      return fmt::format("the choice {} is there twice", choice.name);
+    }
+  }
+  return choices.empty() ? "there are no choices" : "";
+}
+
+// The next combination, the last choice first; false: there is none.
+bool advance(const std::vector<SourceChoice>& choices, std::vector<std::size_t>* at) {
+  for (std::size_t i = choices.size(); i-- > 0;) {
+    if (++(*at)[i] < choices[i].values.size()) return true;
+    (*at)[i] = 0;
+  }
+  return false;
+}
+
+// The fields that are not tuned.
+std::string problem_of(const KernelSource& source) {
+  std::string problem = "name=" + source.name;
+  if (!source.options.empty())
+    problem += fmt::format(";options={}", fmt::join(source.options, " "));
+  return problem;
+}
+
+}  // namespace
+
+TuningSpace tuning_space(
+    const KernelSource& source, const std::vector<SourceChoice>& choices,
+    const std::function<bool(const std::vector<TunedValue>& values)>& is_valid) {
+  const Result<std::string> name = plain_name(source.name);
+  TuningSpace space{.op = name ? *name : "",
+                    .problem = problem_of(source),
+                    .configurations = {},
+                    .why_empty = why_no_space(source, choices)};
+  if (!space.why_empty.empty()) return space;
+  std::vector<std::size_t> at(choices.size());
+  do {
+    Configuration configuration{.values = {}, .kernels = {}, .sources = {source}};
+    for (std::size_t i = 0; i < choices.size(); ++i) {
+      const auto& [name, values] = choices[i];
+      configuration.values.push_back(
+          {.name = name, .value = values[at[i]], .is_text = !is_integer(values[at[i]])});
+      configuration.sources[0].options.push_back(fmt::format("-D{}={}", name, values[at[i]]));
+    }
+    if (is_valid && !is_valid(configuration.values)) continue;
+    space.configurations.push_back(std::move(configuration));
+  } while (advance(choices, &at));
+  if (space.configurations.empty()) space.why_empty = "no combination of the choices is valid";
+  return space;
+}
 
 std::vector<TunedValue> internal::tuned_values(const Table& table, const void* key) {
   std::vector<TunedValue> values;

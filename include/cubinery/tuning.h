@@ -24,6 +24,7 @@
 #include "cubinery/context.h"
 #include "cubinery/fields.h"
 #include "cubinery/kernel.h"
+#include "cubinery/kernel_source.h"
 #include "cubinery/rung.h"
 #include "cubinery/status.h"
 
@@ -51,6 +52,7 @@ struct TunedValue {
 struct Configuration {
   std::vector<TunedValue> values;
   std::vector<KernelSpec> kernels;
+  std::vector<KernelSource> sources{};  // kernels that are given as text
 };
 
 // "warps=4;vec=8": the values in their order.
@@ -110,6 +112,19 @@ TuningSpace tuning_space(const Key& key) {
   space.why_empty = why_no_candidate(key);
   return space;
 }
+
+// A macro of a text, and what it may be: {"BLOCK", {"256", "128"}}.
+struct SourceChoice {
+  std::string name;
+  std::vector<std::string> values;
+};
+// All combinations of a text's macros, each as options "-DBLOCK=256" behind those of the text; the
+// first has the first value of each.  `is_valid` leaves out those that it is false for.  An edit of
+// the text, or of what it includes, makes results stale.
+TuningSpace tuning_space(
+    const KernelSource& source, const std::vector<SourceChoice>& choices,
+    const std::function<bool(const std::vector<TunedValue>& values)>& is_valid = {});
+
 // The index of `key` among them; the number of configurations if it is none.
 std::size_t index_of(const TuningSpace& space, const std::vector<TunedValue>& values);
 
@@ -171,6 +186,10 @@ class Workload {
 };
 
 // What tune() needs to know of a kernel or an operator.  Called from one thread at a time.
+//
+// An error of prepare(), check() or a launch is the configuration's own: it is written down and
+// never chosen.  But kIo, and so from workload(), ends the call, which returns it; nothing
+// more is written down.
 class Tunable {
  public:
   virtual ~Tunable() = default;

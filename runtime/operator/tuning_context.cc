@@ -12,6 +12,8 @@
 #include "results/embedded.h"
 #include "results/space.h"
 #include "runtime/jit/context_state.h"
+#include "runtime/jit/recipe.h"
+#include "runtime/jit/template_source.h"
 
 namespace cubinery {
 namespace {
@@ -29,6 +31,18 @@ bool fits(const Configuration& configuration, const GpuIdentity& gpu) {
       [&](const KernelSpec& kernel) { return kernel.shared_bytes <= gpu.shared_bytes_per_sm; });
 }
 
+// What stands for a text among the names of templates, before its digest.
+constexpr std::string_view kText = "text ";
+
+// Of all but the options, which are what a configuration chooses.
+std::string text_digest(const Context& context, const KernelSource& source) {
+  const Result<Recipe> recipe = recipe_of(source, *context.state().included, context.arch());
+  // One that cannot be read compiles to nothing: as good a digest as any.
+  if (!recipe) return digest_of(recipe.error().message());
+  const Identity& identity = recipe->identity;
+  return digest_of(identity.key + identity.template_digest + identity.headers_digest);
+}
+
 // XXH3-128 over the code of these templates, found in these folders first.
 std::string templates_digest(std::vector<std::string> kernels,
                              const std::vector<std::string>& template_dirs, const Trust& trust) {
@@ -36,6 +50,10 @@ std::string templates_digest(std::vector<std::string> kernels,
   kernels.erase(std::unique(kernels.begin(), kernels.end()), kernels.end());
   std::string digests;
   for (const std::string& kernel : kernels) {
+    if (kernel.starts_with(kText)) {
+      digests += kernel;
+      continue;
+    }
     const Result<std::string> digest = find_code_digest(kernel, template_dirs, trust);
     // One that is not there compiles to nothing: as good a digest as any.
     digests += digest ? *digest : fmt::format("no {}", kernel);
@@ -155,6 +173,24 @@ PathKernels path_kernels(const TuningSpace& space) {
   return paths;
 }
 
+PathKernels path_kernels(const Context& context, const TuningSpace& space) {
+  PathKernels paths = path_kernels(space);
+  std::vector<const KernelSource*> seen;
+  for (const Configuration& configuration : space.configurations) {
+    for (const KernelSource& source : configuration.sources) {
+      const auto is_same = [&](const KernelSource* other) {
+        return other->name == source.name && other->source == source.source &&
+               other->includes == source.includes;
+      };
+      if (std::any_of(seen.begin(), seen.end(), is_same)) continue;
+      seen.push_back(&source);
+      paths[std::string(path_of(configuration.values))].push_back(
+          fmt::format("{}{}", kText, text_digest(context, source)));
+    }
+  }
+  return paths;
+}
+
 Toolchain toolchain_of(const Context& context, const PathKernels& paths) {
   const Result<std::string> nvrtc = context.nvrtc_version();
   return {.nvrtc = nvrtc ? *nvrtc : "", .templates = templates_of(context, paths)};
@@ -219,7 +255,7 @@ Choice choose(const Context& context, const TuningSpace& space, const Shape& fea
            // With the same mark on fields that change bits.
            space.configurations[index].values == values && fits(space.configurations[index], *gpu);
   };
-  const Ladder ladder = ladder_of(context, std::move(wanted), path_kernels(space));
+  const Ladder ladder = ladder_of(context, std::move(wanted), path_kernels(context, space));
   const std::optional<Ladder::Nearest> nearest = ladder.nearest(features);
   if (!nearest) return chosen(otherwise, Rung::kDefault, ladder.why_none());
   return chosen(index_of(space, ladder.configuration(*nearest)), nearest->rung,

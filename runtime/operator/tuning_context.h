@@ -29,6 +29,8 @@ Trust trust_of(const Context& context);
 // Paths by name, and the templates of their kernels.
 using PathKernels = std::map<std::string, std::vector<std::string>, std::less<>>;
 PathKernels path_kernels(const TuningSpace& space);
+// With digests of the texts of a space ("text <digest>"), whose includes are read for it.
+PathKernels path_kernels(const Context& context, const TuningSpace& space);
 
 // What compiles the kernels of these paths in this context, whose NVRTC is opened for it.  nvrtc is
 // empty where the context has none: then any version will do.

@@ -30,21 +30,22 @@ std::string error_line(const Status& status) {
   return first_line(log.substr(newline == log.npos ? 0 : newline + 1));
 }
 
-MeasuredKernel measured_kernel(const KernelSpec& spec, const KernelInfo& info) {
-  return {.kernel = spec.kernel,
+MeasuredKernel measured_kernel(const std::string& name, unsigned shared_bytes,
+                               const KernelInfo& info) {
+  return {.kernel = name,
           .registers = info.registers,
-          .shared_bytes = info.static_shared_bytes + static_cast<int>(spec.shared_bytes),
+          .shared_bytes = info.static_shared_bytes + static_cast<int>(shared_bytes),
           .spill_bytes = info.spill_store_bytes + info.spill_load_bytes,
           .compile_ms = info.compile_ms};
 }
 
-std::optional<Rejection> too_much_shared(const KernelSpec& spec, int static_bytes,
-                                         const Target& target) {
-  const int bytes = static_cast<int>(spec.shared_bytes) + static_bytes;
+std::optional<Rejection> too_much_shared(const std::string& name, unsigned dynamic_bytes,
+                                         int static_bytes, const Target& target) {
+  const int bytes = static_cast<int>(dynamic_bytes) + static_bytes;
   if (bytes <= target.shared_bytes_per_block) return std::nullopt;
   return Rejection{Verdict::kConstraints,
-                   fmt::format("{}: {} bytes of shared memory, of which a block has {}",
-                               spec.kernel, bytes, target.shared_bytes_per_block)};
+                   fmt::format("{}: {} bytes of shared memory, of which a block has {}", name,
+                               bytes, target.shared_bytes_per_block)};
 }
 
 }  // namespace
@@ -54,7 +55,7 @@ std::optional<Rejection> why_impossible(const KernelSpec& spec, const Target& ta
     return Rejection{Verdict::kConstraints, fmt::format("{}: {} threads, of which a block has {}",
                                                         spec.kernel, spec.threads, kMaxThreads)};
   }
-  return too_much_shared(spec, 0, target);
+  return too_much_shared(spec.kernel, spec.shared_bytes, 0, target);
 }
 
 std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& info,
@@ -75,7 +76,7 @@ std::optional<Rejection> why_rejected(const KernelSpec& spec, const KernelInfo& 
         fmt::format("{}: {} registers in {} threads, {} in all, of which a block has {}",
                     spec.kernel, info.registers, spec.threads, registers, target.registers_per_sm)};
   }
-  return too_much_shared(spec, info.static_shared_bytes, target);
+  return too_much_shared(spec.kernel, spec.shared_bytes, info.static_shared_bytes, target);
 }
 
 // Of an architecture that is not known a block has no shared memory.
@@ -85,10 +86,23 @@ TuneCandidates::TuneCandidates(const Context& context, const TuningSpace& space,
   if (const std::optional<Arch> arch = parse_arch(gpu.arch)) target_ = target_of(*arch, gpu);
 }
 
+// What compiling comes to: a rejection in the candidate, nothing in it, or an error that ends all.
+Status TuneCandidates::take(const Result<CompiledKernel>& compiled, const std::string& name,
+                            unsigned shared_bytes, TuneCandidate* candidate) {
+  if (compiled) {
+    candidate->kernels.push_back(measured_kernel(name, shared_bytes, compiled->info));
+    return {};
+  }
+  const Code code = compiled.error().code();
+  if (code == Code::kUnsupported || code == Code::kIo) return compiled.error().clone();
+  candidate->rejection = Rejection{Verdict::kCompile, error_line(compiled.error())};
+  return {};
+}
+
 Status TuneCandidates::make_known(std::size_t configuration) {
   TuneCandidate candidate;
   candidate.is_known = true;
-  const std::vector<KernelSpec>& kernels = space_.configurations[configuration].kernels;
+  const auto& [values, kernels, sources] = space_.configurations[configuration];
   for (const KernelSpec& spec : kernels) {
     candidate.rejection = why_impossible(spec, target_);
     if (candidate.rejection) break;
@@ -96,14 +110,17 @@ Status TuneCandidates::make_known(std::size_t configuration) {
   for (const KernelSpec& spec : kernels) {
     if (candidate.rejection) break;
     const Result<CompiledKernel> compiled = context_.compile(spec);
-    if (!compiled) {
-      const Code code = compiled.error().code();
-      if (code == Code::kUnsupported || code == Code::kIo) return compiled.error().clone();
-      candidate.rejection = Rejection{Verdict::kCompile, error_line(compiled.error())};
-      break;
-    }
-    candidate.kernels.push_back(measured_kernel(spec, compiled->info));
-    candidate.rejection = why_rejected(spec, compiled->info, target_);
+    CUBINERY_RETURN_IF_ERROR(take(compiled, spec.kernel, spec.shared_bytes, &candidate));
+    if (compiled) candidate.rejection = why_rejected(spec, compiled->info, target_);
+  }
+  // A text says itself whether it may spill, and each launch how many threads it has.
+  for (const KernelSource& source : sources) {
+    if (candidate.rejection) break;
+    const Result<CompiledKernel> compiled = context_.compile(source);
+    CUBINERY_RETURN_IF_ERROR(take(compiled, source.name, 0, &candidate));
+    if (!compiled) continue;
+    candidate.rejection =
+        too_much_shared(source.name, 0, compiled->info.static_shared_bytes, target_);
   }
   all_[configuration] = std::move(candidate);
   return {};

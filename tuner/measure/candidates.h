@@ -47,6 +47,8 @@ class TuneCandidates {
                  const std::function<bool()>& go_on);
 
  private:
+  static Status take(const Result<CompiledKernel>& compiled, const std::string& name,
+                     unsigned shared_bytes, TuneCandidate* candidate);
   Status make_known(std::size_t configuration);
 
   const Context& context_;

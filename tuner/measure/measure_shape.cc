@@ -99,6 +99,7 @@ Status TuneRun::measure_one(ShapeRun* shape, std::size_t configuration) {
   measurement.templates = templates_of(configuration);
   measurement.kernels = candidates_[configuration].kernels;
   Status lost = judge(shape, configuration, &measurement);
+  if (lost.code() == Code::kIo) return lost;
   measurement.time = utc_now();
   // Also of one that took the context with it: the next call leaves it out.
   CUBINERY_RETURN_IF_ERROR(journal_.add(measurement));
@@ -206,6 +207,7 @@ Status TuneRun::confirm(ShapeRun* shape, std::size_t configuration) {
   if (lost.ok() && measurement.verdict == Verdict::kCorrect) {
     lost = time(shape, configuration, kFullReplays, kNoLimit, &measurement);
   }
+  if (lost.code() == Code::kIo) return lost;
   measurement.time = utc_now();
   CUBINERY_RETURN_IF_ERROR(journal_.add(measurement));
   CUBINERY_RETURN_IF_ERROR(std::move(lost));

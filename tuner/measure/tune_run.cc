@@ -61,7 +61,7 @@ Status TuneRun::open(const std::vector<Shape>& shapes) {
   }
   const Result<std::string> nvrtc = machine_.context.nvrtc_version();
   if (!nvrtc) return Status(Code::kUnsupported, std::string(nvrtc.error().message()));
-  toolchain_ = toolchain_of(machine_.context, path_kernels(space_));
+  toolchain_ = toolchain_of(machine_.context, path_kernels(machine_.context, space_));
   summary_.directory =
       settings_.directory.empty() ? tuning_directory(machine_.context) : settings_.directory;
   if (summary_.directory.empty()) {
@@ -157,8 +157,10 @@ const std::string& TuneRun::templates_of(std::size_t configuration) const {
   return toolchain_.templates.find(path_of(space_.configurations[configuration].values))->second;
 }
 
-// After an error of CUDA: OK where it leaves the device usable.
+// After an error of CUDA: OK where it leaves the device usable.  kIo is not CUDA's, and ends
+// everything.
 Status TuneRun::failed(const Status& error) {
+  if (error.code() == Code::kIo) return error.clone();
   const Status usable = machine_.timer.usable();
   if (usable.ok()) return {};
   return Status(Code::kDriver,
