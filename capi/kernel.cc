@@ -45,24 +45,6 @@ Status read_compiler(const char* given, Compiler* read) {
   return {};
 }
 
-Status read_source(const CubineryKernelSource* source, KernelSource* read) {
-  CubineryKernelSource given;
-  CUBINERY_RETURN_IF_ERROR(read_struct("source", source, &given));
-  CUBINERY_RETURN_IF_ERROR(not_null("source->name", given.name));
-  CUBINERY_RETURN_IF_ERROR(not_null("source->source", given.source));
-  read->name = given.name;
-  read->source = given.source;
-  CUBINERY_RETURN_IF_ERROR(
-      read_texts("source->includes", given.includes, given.include_count, &read->includes));
-  CUBINERY_RETURN_IF_ERROR(
-      read_texts("source->options", given.options, given.option_count, &read->options));
-  bool forbid_spills = false;
-  CUBINERY_RETURN_IF_ERROR(read_flag("source->forbid_spills", given.forbid_spills, &forbid_spills));
-  read->allow_spills = !forbid_spills;
-  CUBINERY_RETURN_IF_ERROR(read_compiler(given.compiler, &read->compiler));
-  return read_flag("source->share_headers", given.share_headers, &read->share_headers);
-}
-
 Status read_launch(const CubineryKernelLaunch* launch, Launch* read) {
   CubineryKernelLaunch given;
   CUBINERY_RETURN_IF_ERROR(read_struct("launch", launch, &given));
@@ -100,6 +82,24 @@ Json json_of(const KernelInfo& info) {
 }
 
 }  // namespace
+
+Status read_source(const CubineryKernelSource* source, KernelSource* read) {
+  CubineryKernelSource given;
+  CUBINERY_RETURN_IF_ERROR(read_struct("source", source, &given));
+  CUBINERY_RETURN_IF_ERROR(not_null("source->name", given.name));
+  CUBINERY_RETURN_IF_ERROR(not_null("source->source", given.source));
+  read->name = given.name;
+  read->source = given.source;
+  CUBINERY_RETURN_IF_ERROR(
+      read_texts("source->includes", given.includes, given.include_count, &read->includes));
+  CUBINERY_RETURN_IF_ERROR(
+      read_texts("source->options", given.options, given.option_count, &read->options));
+  bool forbid_spills = false;
+  CUBINERY_RETURN_IF_ERROR(read_flag("source->forbid_spills", given.forbid_spills, &forbid_spills));
+  read->allow_spills = !forbid_spills;
+  CUBINERY_RETURN_IF_ERROR(read_compiler(given.compiler, &read->compiler));
+  return read_flag("source->share_headers", given.share_headers, &read->share_headers);
+}
 
 const Kernel& value_of(const CubineryKernel* kernel) { return kernel->value; }
 

@@ -135,6 +135,22 @@ Result<std::vector<Shape>> read_shapes(const char* text) {
   return shapes;
 }
 
+Result<TuneSettings> read_settings(const char* directory, const char* settings) {
+  Result<TuneSettings> given = read_object<TuneSettings>("settings", settings, kSettings);
+  if (given && directory != nullptr) given->directory = directory;
+  return given;
+}
+
+// {"choices": [[name, [value, ...]], ...]}, written by the module.
+std::vector<SourceChoice> choices_of(const Json& document) {
+  std::vector<SourceChoice> choices;
+  for (const Json& choice : document.at("choices")) {
+    choices.push_back(
+        {choice.at(0).get<std::string>(), choice.at(1).get<std::vector<std::string>>()});
+  }
+  return choices;
+}
+
 Json json_of(const Timing& ms) {
   return {{"median", ms.median}, {"p10", ms.p10}, {"p90", ms.p90}, {"samples", ms.samples}};
 }
@@ -171,6 +187,23 @@ Json json_of(const TuneSummary& summary, const TuningSpace& space) {
           {"stopped", summary.stopped},  {"directory", summary.directory}};
 }
 
+// Tunes, and prints the summary.
+Status tune_and_print(const Context& context, Tunable& tunable, const std::vector<Shape>& shapes,
+                      TuneSettings settings, CubineryTuneProgress progress, void* user,
+                      char** summary) {
+  bool stop = false;
+  settings.should_stop = [&stop] { return stop; };
+  if (progress != nullptr) {
+    settings.progress = [&](const TuneProgress& at) {
+      stop = stop || progress(printed(json_of(at)).c_str(), user) != 0;
+    };
+  }
+  const Result<TuneSummary> made = tune(context, tunable, shapes, settings);
+  if (!made) return made.error().clone();
+  if (summary != nullptr) *summary = json_text(json_of(*made, tunable.space()));
+  return {};
+}
+
 }  // namespace
 
 int tune_in(const char* directory, const CubineryContext* context, const char* op,
@@ -183,24 +216,61 @@ int tune_in(const char* directory, const CubineryContext* context, const char* o
     if (!parsed) return parsed.error().clone();
     const Result<std::vector<Shape>> sizes = read_shapes(shapes);
     if (!sizes) return sizes.error().clone();
-    Result<TuneSettings> given = read_object<TuneSettings>("settings", settings, kSettings);
+    Result<TuneSettings> given = read_settings(directory, settings);
     if (!given) return std::move(given).error();
-    if (directory != nullptr) given->directory = directory;
     const Result<std::unique_ptr<Tunable>> tunable = make_tunable(context->value, *parsed);
     if (!tunable) return tunable.error().clone();
 
-    bool stop = false;
-    given->should_stop = [&stop] { return stop; };
-    if (progress != nullptr) {
-      given->progress = [&](const TuneProgress& at) {
-        stop = stop || progress(printed(json_of(at)).c_str(), user) != 0;
-      };
-    }
-    const Result<TuneSummary> made = tune(context->value, **tunable, *sizes, *given);
-    if (!made) return made.error().clone();
-    if (summary != nullptr) *summary = json_text(json_of(*made, (*tunable)->space()));
+    return tune_and_print(context->value, **tunable, *sizes, *std::move(given), progress, user,
+                          summary);
+  });
+}
+
+int tune_tunable(const char* directory, const CubineryContext* context, Tunable& tunable,
+                 const char* shapes, const char* settings, CubineryTuneProgress progress,
+                 void* user, char** summary) {
+  return guarded([&]() -> Status {
+    const Result<std::vector<Shape>> sizes = read_shapes(shapes);
+    if (!sizes) return sizes.error().clone();
+    Result<TuneSettings> given = read_settings(directory, settings);
+    if (!given) return std::move(given).error();
+    return tune_and_print(context->value, tunable, *sizes, *std::move(given), progress, user,
+                          summary);
+  });
+}
+
+int source_space(const CubineryKernelSource* source, const char* choices, TuningSpace* space) {
+  return guarded([&]() -> Status {
+    KernelSource given;
+    CUBINERY_RETURN_IF_ERROR(read_source(source, &given));
+    const Result<Json> document = read_json("choices", choices);
+    if (!document) return document.error().clone();
+    const auto valid = document->at("valid").get<std::vector<bool>>();
+    std::size_t next = 0;
+    *space =
+        tuning_space(given, choices_of(*document), [&](const auto&) { return valid.at(next++); });
+    if (space->why_empty.empty()) return {};
+    return invalid(fmt::format("{}: {}", given.name, space->why_empty));
+  });
+}
+
+int choose_in(const CubineryContext* context, const TuningSpace& space, const char* shapes,
+              char** choice) {
+  return guarded([&]() -> Status {
+    const Result<std::vector<Shape>> sizes = read_shapes(shapes);
+    if (!sizes) return sizes.error().clone();
+    const Choice chosen = choose(context->value, space, sizes->at(0), 0);
+    *choice = json_text({{"index", chosen.index},
+                         {"configuration", chosen.configuration},
+                         {"rung", to_string(chosen.rung)},
+                         {"why", chosen.why}});
     return {};
   });
+}
+
+std::int64_t l2_bytes(const CubineryContext* context) {
+  const Result<GpuIdentity> gpu = gpu_identity(context->value);
+  return gpu ? gpu->l2_bytes : 0;
 }
 
 }  // namespace cubinery::capi

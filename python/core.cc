@@ -17,6 +17,7 @@
 #include "kernel.h"
 #include "module.h"
 #include "operator.h"
+#include "source_tuning.h"
 
 namespace cubinery_python {
 
@@ -44,6 +45,18 @@ PyObject* take_text(int code, char* text) {
   return result;
 }
 
+int call_progress(const char* progress, void* callable) {
+  const auto ask = [&] {
+    PyObject* const called = static_cast<PyObject*>(callable);
+    PyObject* result = PyObject_CallFunction(called, "s", progress);
+    const int stop = result == nullptr ? -1 : PyObject_IsTrue(result);
+    if (stop < 0) PyErr_WriteUnraisable(called);
+    Py_XDECREF(result);
+    return stop;
+  };
+  return with_gil(ask, -1);
+}
+
 namespace {
 
 // ---- Handles ------------------------------------------------------------------------------------
@@ -68,25 +81,6 @@ PyType_Spec operator_spec = {"cubinery._core.Operator", sizeof(ContextOperator),
                              operator_slots};
 
 // ---- Contexts -----------------------------------------------------------------------------------
-
-// The interpreter ends: whoever asks for the GIL may not get it any more.
-std::atomic<bool> is_ending = false;
-std::atomic<int> callbacks = 0;
-
-// What a callback of the library returns, which has the GIL; or `otherwise`, without a call.
-template <class Call>
-int with_gil(const Call& call, int otherwise) {
-  if (is_ending) return otherwise;
-  ++callbacks;
-  const int result = or_sleep([&] {
-    const PyGILState_STATE state = PyGILState_Ensure();
-    const int answer = call();
-    PyGILState_Release(state);
-    return answer;
-  });
-  --callbacks;
-  return result;
-}
 
 // user: the context.
 void call_log(int level, const char* message, void* user) {
@@ -208,20 +202,6 @@ PyObject* context_compile_problems(PyObject*, PyObject* arguments) {
   const int code = without_gil_for_long(
       [&] { return cubinery_context_compile_problems(context->handle, problems, &report); });
   return take_text(code, report);
-}
-
-// Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
-// keeps it, there is no way through the library.
-int call_progress(const char* progress, void* user) {
-  const auto ask = [&] {
-    PyObject* callable = static_cast<PyObject*>(user);
-    PyObject* result = PyObject_CallFunction(callable, "s", progress);
-    const int stop = result == nullptr ? -1 : PyObject_IsTrue(result);
-    if (stop < 0) PyErr_WriteUnraisable(callable);
-    Py_XDECREF(result);
-    return stop;
-  };
-  return with_gil(ask, -1);
 }
 
 // (Context, op, problem, shapes, settings, progress: callable[, directory: bytes]) -> JSON
@@ -366,6 +346,8 @@ PyMethodDef methods[] = {
     {"context_explain_source", context_explain_source, METH_VARARGS, nullptr},
     {"context_ptx", context_ptx, METH_VARARGS, nullptr},
     {"context_sass", context_sass, METH_VARARGS, nullptr},
+    {"tune_source", tune_source, METH_VARARGS, nullptr},
+    {"choose_source", choose_source, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 

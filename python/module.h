@@ -50,6 +50,29 @@ auto without_gil_for_long(const Call& call) {
   });
 }
 
+// The interpreter ends: whoever asks for the GIL may not get it any more.
+inline std::atomic<bool> is_ending = false;
+inline std::atomic<int> callbacks = 0;
+
+// What a callback of the library returns, which has the GIL; or `otherwise`, without a call.
+template <class Call>
+int with_gil(const Call& call, int otherwise) {
+  if (is_ending) return otherwise;
+  ++callbacks;
+  const int result = or_sleep([&] {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    const int answer = call();
+    PyGILState_Release(state);
+    return answer;
+  });
+  --callbacks;
+  return result;
+}
+
+// Asks a callable whether to stop.  An exception stops too; a callable that wants it to be seen
+// keeps it, there is no way through the library.
+int call_progress(const char* progress, void* callable);
+
 // Sets the exception of cubinery._errors that a failed call of this thread stands for; returns
 // nullptr.
 PyObject* raise(int code);

@@ -33,6 +33,7 @@ bool is_integer(std::string_view text) {
 std::string why_no_space(const KernelSource& source, const std::vector<SourceChoice>& choices) {
   const Result<std::string> name = plain_name(source.name);
   if (!name) return std::string(name.error().message());
+  if (source.name.empty()) return "the text has no name, which results are kept under";
   std::set<std::string_view> names;
   for (const SourceChoice& choice : choices) {
     if (!is_identifier(choice.name)) {

@@ -29,7 +29,7 @@ from cubinery import gdn as _gdn
 from cubinery import problems as _problems
 from cubinery.conv import *
 from cubinery.gdn import *
-from cubinery.kernels import Kernel, KernelInfo, SourceOptions
+from cubinery.kernels import Kernel, KernelInfo, SourceOptions, TunableKernel, TunedKernel
 from cubinery.kernels import compile as compile  # not in __all__: `import *` leaves Python's own
 from cubinery.models import problems_for_engine, problems_for_model
 from cubinery.problems import *
@@ -58,6 +58,8 @@ __all__ = [
     "LeftOutWarning",
     "NotCachedError",
     "SourceOptions",
+    "TunableKernel",
+    "TunedKernel",
     "UnsupportedError",
     "architectures",
     "problems_for_engine",

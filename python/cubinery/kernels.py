@@ -7,8 +7,9 @@ from typing import Unpack
 from cubinery import _arrays
 from cubinery._context import Context, checked_context, context_of
 from cubinery._kernel import Kernel, KernelInfo, SourceOptions
+from cubinery._tunable import TunableKernel, TunedKernel
 
-__all__ = ["Kernel", "KernelInfo", "SourceOptions", "compile"]
+__all__ = ["Kernel", "KernelInfo", "SourceOptions", "TunableKernel", "TunedKernel", "compile"]
 
 
 def compile(

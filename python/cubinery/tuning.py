@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cubinery import _core
-from cubinery._errors import refuse, refuse_type
+from cubinery._errors import Error, refuse, refuse_type
 from cubinery._options import StrPath, path_bytes, with_paths
 from cubinery._problem import Problem
 
@@ -30,6 +30,10 @@ class _Asked:
             return True
 
 
+def settings_json(settings: Mapping[str, object]) -> str:
+    return _json("settings", settings)
+
+
 def _json(name: str, value: object) -> str:
     try:
         return json.dumps(value, allow_nan=False)
@@ -37,7 +41,7 @@ def _json(name: str, value: object) -> str:
         refuse(name, value, "numbers, text, True and False")
 
 
-def _shapes_json(shapes: object) -> str:
+def shapes_json(shapes: object) -> str:
     """A sequence of mappings as JSON."""
     if not isinstance(shapes, Sequence) or isinstance(shapes, str):
         refuse_type("shapes", shapes, "a sequence of mappings such as {'batch': 8}")
@@ -45,6 +49,29 @@ def _shapes_json(shapes: object) -> str:
         if not isinstance(shape, Mapping):
             refuse_type(f"shapes[{i}]", shape, "a mapping such as {'batch': 8}")
     return _json("shapes", [dict(shape) for shape in shapes])
+
+
+def asked(
+    progress: Progress | None,
+    call: Callable[[Callable[[str], bool]], str],
+    error: Callable[[], BaseException | None] = lambda: None,
+) -> dict[str, Any]:
+    """The summary that call(progress) returns as JSON.
+
+    What progress raises is raised, and before that what `error` says, also where the call fails.
+    """
+    if progress is not None and not callable(progress):
+        refuse_type("progress", progress, "a callable, or None")
+    asks = _Asked(progress)
+    try:
+        text = call(asks)
+    except Error:
+        if (own := error()) is not None:
+            raise own from None
+        raise
+    if asks.error is not None:
+        raise asks.error
+    return with_paths(json.loads(text), "directory")
 
 
 def tune(
@@ -56,21 +83,18 @@ def tune(
     directory: bytes = b"",
 ) -> dict[str, Any]:
     """Context.tune() with the context's handle, and settings as the C API names them."""
-    if progress is not None and not callable(progress):
-        refuse_type("progress", progress, "a callable, or None")
-    asked = _Asked(progress)
-    text = _core.tune(
-        handle,
-        problem.op,
-        problem.to_json(),
-        _shapes_json(shapes),
-        _json("settings", settings),
-        asked,
-        *([directory] if directory else []),
+    return asked(
+        progress,
+        lambda told: _core.tune(
+            handle,
+            problem.op,
+            problem.to_json(),
+            shapes_json(shapes),
+            settings_json(settings),
+            told,
+            *([directory] if directory else []),
+        ),
     )
-    if asked.error is not None:
-        raise asked.error
-    return with_paths(json.loads(text), "directory")
 
 
 def tuning_report(

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -52,9 +54,80 @@ struct {
   int (*stream)(DLDeviceType, std::int32_t, void**) = work_stream;
 } exchange_api;
 
+// Graphs are what their launches take, events the time when they are recorded.
+std::map<unsigned, float> costs;
+float now = 0;
+std::size_t captured_from = 0;
+
 }  // namespace
 
+struct CUgraph_st {
+  float ms;
+};
+struct CUgraphExec_st {
+  float ms;
+};
+struct CUevent_st {
+  float at;
+};
+
 extern "C" {
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  *stream = reinterpret_cast<CUstream>(0x7000);
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+CUresult cuStreamSynchronize(CUstream) { return CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() { return CUDA_SUCCESS; }
+CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) {
+  captured_from = fake_driver_settings()->launches.size();
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  float ms = 0;
+  const auto& launches = fake_driver_settings()->launches;
+  for (std::size_t i = captured_from; i < launches.size(); ++i) {
+    if (launches[i].config.hStream != stream) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    const auto cost = costs.find(launches[i].config.blockDimX);
+    ms += cost == costs.end() ? 1 : cost->second;
+  }
+  *graph = new CUgraph_st{ms};
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* executable, CUgraph graph, unsigned long long) {
+  *executable = new CUgraphExec_st{graph->ms};
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphLaunch(CUgraphExec executable, CUstream) {
+  now += executable->ms;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete graph;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec executable) {
+  delete executable;
+  return CUDA_SUCCESS;
+}
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  *event = new CUevent_st{0};
+  return CUDA_SUCCESS;
+}
+CUresult cuEventDestroy(CUevent event) {
+  delete event;
+  return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream) {
+  event->at = now;
+  return CUDA_SUCCESS;
+}
+CUresult cuEventSynchronize(CUevent) { return CUDA_SUCCESS; }
+CUresult cuEventElapsedTime(float* ms, CUevent start, CUevent end) {
+  *ms = end->at - start->at;
+  return CUDA_SUCCESS;
+}
 
 void fake_prepare() { fake_driver_settings()->param_bytes = cubinery::test::param_bytes(); }
 
@@ -111,6 +184,9 @@ int fake_invalidated() { return fake_driver_settings()->invalidated ? 1 : 0; }
 void fake_refuse_launches(int code) {
   fake_driver_settings()->launch = static_cast<CUresult>(code);
 }
+
+// What a launch with so many threads in a block takes, on the clock of events; else a millisecond.
+void fake_set_cost(unsigned block, float ms) { costs[block] = ms; }
 
 void* fake_exchange_api() { return &exchange_api; }
 void fake_set_current_stream(void* stream) { current_stream = stream; }

@@ -145,6 +145,7 @@ class FakeGpu:
         library.fake_set_current_stream.argtypes = [ctypes.c_void_p]
         library.fake_add_array.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
         library.fake_remove_array.argtypes = [ctypes.c_void_p]
+        library.fake_set_cost.argtypes = [ctypes.c_uint, ctypes.c_float]
         library.fake_prepare()
 
         class FastArray(FakeArray):
@@ -219,6 +220,10 @@ class FakeGpu:
     def set_current_stream(self, stream: int) -> None:
         """The current stream of FastArray's library."""
         self._library.fake_set_current_stream(stream)
+
+    def set_cost(self, block: int, ms: float) -> None:
+        """What a launch with so many threads in a block takes, by events around graphs."""
+        self._library.fake_set_cost(block, ms)
 
     def refuse_launches(self, code: int) -> None:
         """What cuLaunchKernelEx returns from now on; 0 is success."""

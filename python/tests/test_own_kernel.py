@@ -19,6 +19,16 @@ PROGRAMS = sorted(path.name for path in FOLDER.glob("*.py"))
 each = pytest.mark.parametrize("program", PROGRAMS)
 
 
+class Array(FakeArray):
+    """As much of a tensor as the programs use."""
+
+    def fill_(self, value):
+        return self
+
+    def __rmul__(self, factor):
+        return self
+
+
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """What the programs have around them: include/, and cutlass/ where its headers are named."""
@@ -27,7 +37,8 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "cutlass" / "include").symlink_to(os.environ.get("CUBINERY_CUTLASS_INCLUDE", "/"))
     monkeypatch.chdir(tmp_path)
     torch = types.ModuleType("torch")
-    torch.empty = lambda size, device: FakeArray(size)
+    torch.empty = torch.rand = lambda size, device: Array(size)
+    torch.equal = lambda a, b: True
     torch.cuda = types.SimpleNamespace(is_initialized=lambda: False)
     monkeypatch.setitem(sys.modules, "torch", torch)
     return tmp_path
@@ -37,17 +48,17 @@ def run(program, monkeypatch, context, *arguments):
     if "cute" in program and "CUBINERY_CUTLASS_INCLUDE" not in os.environ:
         pytest.skip("CUBINERY_CUTLASS_INCLUDE does not name the headers of CUTLASS")
     monkeypatch.setattr(sys, "argv", [program, *arguments])
-    monkeypatch.setattr(cubinery.kernels, "context_of", lambda device: context)
+    for module in (cubinery.kernels, cubinery._tunable):
+        monkeypatch.setattr(module, "context_of", lambda device: context)
     runpy.run_path(str(FOLDER / program))
 
 
 @each
 def test_a_step_launches(program, folder, monkeypatch, context, gpu):
     run(program, monkeypatch, context)
-    assert gpu.launches == 1
-    assert gpu.last_config["block"] == (256, 1, 1)
-    first = int.from_bytes(gpu.last_arguments[:8], "little")
-    assert first > 1 << 20
+    assert gpu.launches == 1 or program == "4_tuned.py"
+    assert gpu.last_config["block"] in [(128, 1, 1), (256, 1, 1), (512, 1, 1)]
+    assert int.from_bytes(gpu.last_arguments[:8], "little") >= 1 << 32  # an array's address
 
 
 @pytest.mark.gpu
@@ -80,7 +91,7 @@ def asked(program, monkeypatch):
     return error.value.args
 
 
-@each
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "4_tuned.py"])
 def test_a_kernel_is_shipped(
     program, folder, monkeypatch, empty_kernels, gpu, command, compiler, tmp_path
 ):

@@ -86,6 +86,8 @@ TEST_CASE("TuneSource.ASpaceThatCannotBeSaysWhy", "[cpu]") {
   CHECK(why({{"A", {"1"}}, {"A", {"2"}}}) == "the choice A is there twice");
   const TuningSpace none = tuning_space(source, kChoices, [](const auto&) { return false; });
   CHECK(none.why_empty == "no combination of the choices is valid");
+  CHECK(tuning_space({.source = kText}, kChoices).why_empty ==
+        "the text has no name, which results are kept under");
   CHECK(
       contains(tuning_space({.name = "no name", .source = kText}, kChoices).why_empty, "no name"));
 }
