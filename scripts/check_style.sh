@@ -16,7 +16,7 @@ for tool in clang-format clang-tidy; do
   fi
 done
 
-git ls-files -z '*.cc' '*.h' '*.c' '*.cu' '*.cuh' | xargs -0 -P "$(nproc)" -n 50 clang-format --dry-run -Werror
+git ls-files -z '*.cc' '*.h' '*.hpp' '*.c' '*.cu' '*.cuh' | xargs -0 -P "$(nproc)" -n 50 clang-format --dry-run -Werror
 
 # Where the changes begin that nobody has looked at.
 base_commit() {

@@ -138,6 +138,9 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
       *value = settings.l2_bytes;
       return settings.get_attribute;
+    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
+      *value = settings.clock_khz;
+      return CUDA_SUCCESS;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       *value = settings.shared_bytes_per_block;
       return CUDA_SUCCESS;
@@ -167,6 +170,12 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice) {
 
 CUresult cuCtxGetCurrent(CUcontext* found) {
   *found = current;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetDevice(CUdevice* device) {
+  if (settings.current_device < 0) return CUDA_ERROR_INVALID_CONTEXT;
+  *device = settings.current_device;
   return CUDA_SUCCESS;
 }
 

@@ -32,10 +32,12 @@ struct FakeSettings {
   int version = 13000;
   CUresult init = CUDA_SUCCESS;
   int devices = 1;
+  int current_device = -1;  // of the context that a caller has made current; -1: none
   int major = 9;
   int minor = 0;
   int sm_count = 132;
   int l2_bytes = 50 << 20;
+  int clock_khz = 1980000;
   int shared_bytes_per_sm = 228 << 10;
   CUresult get_attribute = CUDA_SUCCESS;  // of the two above
   std::string name = "Fake GPU";

@@ -1,6 +1,7 @@
 #!/bin/sh
 # The examples in comments of the public headers must compile.  An example is a run of comment lines indented by three
-# blanks or more, the last of which ends with a semicolon; the names that it uses are declared in examples.h.
+# blanks or more, the last of which ends with a semicolon; the names that it uses are declared in examples.h.  Each header
+# of compat/ compiles by itself: found as cubinery's, and as that of the library in whose place it is.
 #   check.sh HEADERS COMPILER FLAG...
 set -u
 folder=$(dirname "$0")
@@ -44,4 +45,24 @@ if [ "$found" -lt 4 ]; then
   echo "$found examples found in $headers; expected 4 or more"
   exit 1
 fi
-"$@" -fsyntax-only "$source"
+"$@" -fsyntax-only "$source" || exit 1
+
+tested=0
+by_path=$source.by_path.cc
+trap 'rm -f "$source" "$by_path"' EXIT
+for header in $(cd "$headers/compat" && find . -name '*.hpp' | sort); do
+  header=${header#./}
+  if grep -q '^#include <pybind11/' "$headers/compat/$header" &&
+     ! echo '#include <pybind11/pybind11.h>' | "$@" -fsyntax-only -x c++ - 2>/dev/null; then
+    continue
+  fi
+  echo "#include <cubinery/compat/$header>" >"$source"
+  "$@" -fsyntax-only "$source" || exit 1
+  echo "#include <$header>" >>"$by_path"
+  tested=$((tested + 1))
+done
+if [ "$tested" -lt 13 ]; then
+  echo "$tested headers found in $headers/compat; expected 13 or more"
+  exit 1
+fi
+"$@" -I"$headers/compat" -fsyntax-only "$by_path"

@@ -1,0 +1,7 @@
+#pragma once
+
+namespace row_ops {
+
+constexpr int kBias = 5;
+
+}  // namespace row_ops
