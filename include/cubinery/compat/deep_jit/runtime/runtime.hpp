@@ -53,10 +53,13 @@ class Runtime {
   // looked up by source and options alone: headers are read again by the next runtime.
   std::shared_ptr<Kernel> compile(const std::string& name, const std::string& source,
                                   const CompilerOptions& override_options = {}) {
-    const CompilerOptions options = default_compiler_options.override_with(override_options);
     check_label(name);
-    std::string key = memory_key(source, options);
+    std::string key;
+    default_compiler_options.append_to(&key);
+    override_options.append_to(&key);
+    key += source;
     if (std::shared_ptr<Kernel> known = find(key)) return known;
+    const CompilerOptions options = default_compiler_options.override_with(override_options);
     const GilScopedRelease release;
     const cubinery::KernelSource text = this->text(source, options);
     const auto begin = std::chrono::steady_clock::now();
@@ -127,13 +130,6 @@ class Runtime {
     DJ_HOST_ASSERT(!options.check_no_local_memory.value_or(false) ||
                        info.log.find("ocal memory used") == info.log.npos,
                    "{} uses local memory:\n{}", name, info.log);
-  }
-
-  static std::string memory_key(const std::string& source, const CompilerOptions& options) {
-    std::string key;
-    for (const std::string& flag : options.get_flags()) key += flag + '\n';
-    if (options.post_hook) key += "post_hook\n";
-    return key + '\0' + source;
   }
 
   std::shared_ptr<Kernel> find(const std::string& key) {

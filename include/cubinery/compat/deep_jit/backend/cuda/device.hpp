@@ -4,8 +4,10 @@
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <dlfcn.h>
+#include <link.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,17 +34,37 @@ inline int current_device() {
   return driver::lazy_cuCtxGetDevice(&device) == CUDA_SUCCESS ? device : 0;
 }
 
+// How many libraries the process has loaded so far.
+inline unsigned long long loaded_libraries() {
+  unsigned long long count = 0;
+  ::dl_iterate_phdr(
+      [](dl_phdr_info* info, std::size_t, void* result) {
+        *static_cast<unsigned long long*>(result) = info->dlpi_adds;
+        return 1;
+      },
+      &count);
+  return count;
+}
+
 // Torch's current stream where Torch is in the process, and CUDA's default stream where it is not.
 inline CUstream get_current_cuda_stream(std::int32_t device_index) {
   using Get = std::int32_t (*)(std::int32_t, void**);
-  static constexpr const char* kName = "aoti_torch_get_current_cuda_stream";
-  static std::atomic<Get> known{internal::loaded_symbol<Get>(kName)};
-  Get get = known.load(std::memory_order_relaxed);
-  if (get == nullptr) {  // Python loads Torch for itself
-    void* const torch = ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD);
-    if (torch == nullptr) return nullptr;
-    get = reinterpret_cast<Get>(internal::symbol(torch, kName));
-    known.store(get, std::memory_order_relaxed);
+  constexpr const char* kName = "aoti_torch_get_current_cuda_stream";
+  static std::atomic<Get> known{nullptr};
+  static std::atomic<unsigned long long> looked_at{0};  // so many libraries: Torch may come later
+  Get get = known.load(std::memory_order_acquire);
+  if (get == nullptr) {
+    const unsigned long long loaded = loaded_libraries();
+    if (looked_at.load(std::memory_order_relaxed) == loaded) return nullptr;
+    get = internal::loaded_symbol<Get>(kName);
+    if (get == nullptr) {  // Python loads Torch for itself
+      if (void* const torch = ::dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_NOLOAD)) {
+        get = reinterpret_cast<Get>(internal::symbol(torch, kName));
+      }
+    }
+    known.store(get, std::memory_order_release);
+    looked_at.store(loaded, std::memory_order_relaxed);
+    if (get == nullptr) return nullptr;
   }
   void* stream = nullptr;
   if (get(device_index, &stream) != 0) DJ_PANIC("Torch has no current stream of {}", device_index);

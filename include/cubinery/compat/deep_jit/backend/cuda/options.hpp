@@ -74,6 +74,28 @@ struct CompilerOptions {
     return result;
   }
 
+  // All that is set, one behind the other: what tells options apart.
+  void append_to(std::string* key) const {
+    const auto add = [&](const std::optional<std::string>& text) {
+      key->append(text ? *text : "-") += '\n';
+    };
+    for (const auto& flag : {fast_math, ptxas_verbose, check_no_spills, check_no_local_memory,
+                             with_line_info, dump_ptx, dump_sass}) {
+      *key += flag ? (*flag ? '1' : '0') : '-';
+    }
+    const int level = ptxas_register_usage_level.value_or(-1);
+    key->append(reinterpret_cast<const char*>(&level), sizeof(level));
+    add(optimize_level);
+    add(arch);
+    if (post_hook) key->append("\x03");
+    if (nvcc_flags) {
+      for (const std::string& flag : *nvcc_flags) key->append(flag) += '\n';
+    }
+    *key += nvcc_flags ? '\x01' : '\x02';  // of which no flag has any
+    for (const std::string& flag : extra_nvcc_flags) key->append(flag) += '\n';
+    *key += '\0';
+  }
+
   // As nvcc has them.
   std::vector<std::string> get_flags() const {
     DJ_HOST_ASSERT(arch && !arch->empty(), "CUDA architecture must be specified");
