@@ -8,6 +8,7 @@
 #include <set>
 #include <thread>
 
+#include "cache/store.h"
 #include "tests/compat/bench.h"
 
 namespace cubinery::deep_jit_kernel_test {
@@ -192,6 +193,37 @@ TEST_CASE("AFurtherFolderOfTheListIsOnlyRead", "[nvrtc][deep_jit]") {
   CHECK(stats_of(*jit).compiles == 1);
   CHECK(test::count_files(first + "/entries") == 1);
   CHECK(test::count_files(bench.dir.path() + "/cache/entries") == 1);
+}
+
+TEST_CASE("OfflineAKernelIsCachedOrAnException", "[nvrtc][deep_jit]") {
+  JitBench bench;
+  bench.runtime()->compile_without_load("scale", kScaleKernel);
+  const Variable offline("CUBINERY_OFFLINE", "1");
+  const auto jit = bench.runtime();
+  CHECK(jit->compile("scale", kScaleKernel) != nullptr);
+  CHECK(has(thrown([&] { jit->compile("k", "__global__ void k() {}"); }), "NotCached error (k): "));
+}
+
+// DeepJIT's own entries and what it left unfinished are nobody's leftovers.
+TEST_CASE("ACacheMayBeSharedWithDeepJit", "[nvrtc][deep_jit]") {
+  JitBench bench;
+  namespace fs = std::filesystem;
+  const std::string entry =
+      bench.write("cache/cache/scale.0123456789abcdef0123456789abcdef", ".committed", "");
+  const std::string unfinished =
+      bench.write("cache/tmp/9f8b6c1e-0a53-4f0e-8f0c-3a1f6f6f3b7a", "kernel.cu", "");
+  for (const fs::path& path :
+       {fs::path(entry), fs::path(unfinished), fs::path(entry) / ".committed",
+        fs::path(unfinished) / "kernel.cu"}) {
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(48));
+  }
+  const auto jit = bench.runtime();
+  jit->compile("scale", kScaleKernel);
+  CHECK(stats_of(*jit).failed_writes == 0);
+  Store store({.dir = bench.dir.path() + "/cache"});
+  REQUIRE(store.gc());
+  CHECK(fs::exists(entry + "/.committed"));
+  CHECK(fs::exists(unfinished + "/kernel.cu"));
 }
 
 TEST_CASE("WithoutLoadingTheCacheIsFilled", "[nvrtc][deep_jit]") {

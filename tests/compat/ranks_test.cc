@@ -29,6 +29,7 @@ TEST_CASE("EightColdProcessesCompileEachKernelOnce", "[nvrtc][deep_jit]") {
   REQUIRE(::pipe(results.data()) == 0);
   REQUIRE(::pipe(start.data()) == 0);
   std::vector<pid_t> ranks;
+  ranks.reserve(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.push_back(test::start_child([&] {
       ::close(start[1]);

@@ -87,6 +87,7 @@ TEST_CASE("WhatIsLazyIsMadeOnce", "[deep_jit]") {
   CHECK(made == 0);
   Lazy copy = lazy;
   std::vector<std::thread> threads;
+  threads.reserve(8);
   for (int i = 0; i < 8; ++i) threads.emplace_back([&] { lazy.get(); });
   for (std::thread& thread : threads) thread.join();
   CHECK(made == 1);
