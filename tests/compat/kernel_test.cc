@@ -166,8 +166,9 @@ TEST_CASE("AKernelOfTheRuntimeIsCompiledOnce", "[nvrtc][deep_jit]") {
   CHECK(stats_of(*jit).compiles == 1);
   CHECK(jit->compile("scale", kScaleKernel, {.fast_math = true}) != kernel);
   CHECK(stats_of(*jit).compiles == 2);
-  std::vector<std::thread> threads;
   std::vector<std::shared_ptr<deep_jit::cuda::Kernel>> kernels(8);
+  std::vector<std::thread> threads;
+  threads.reserve(kernels.size());
   for (auto& made : kernels) {
     threads.emplace_back([&] { made = jit->compile("k", "__global__ void k() {}"); });
   }

@@ -19,7 +19,7 @@ struct Config {
   // cubinery's own: what compiles, unless the variable PREFIX_JIT_COMPILER says.
   cubinery::Compiler compiler = cubinery::Compiler::kNvrtc;
 
-  explicit Config(std::filesystem::path root, std::string prefix, std::string signature = {},
+  explicit Config(const std::filesystem::path& root, std::string prefix, std::string signature = {},
                   std::vector<std::filesystem::path> folders = {},
                   std::vector<std::string> prefixes = {})
       : python_library_root(root.lexically_normal()),

@@ -84,7 +84,7 @@ Function loaded_symbol(const char* name) {
 #define DJ_DECL_LAZY_DL_FUNCTION(handle_func_name, name)                           \
   template <typename... Args>                                                      \
   auto lazy_##name(Args&&... args) {                                               \
-    static const auto function = reinterpret_cast<decltype(&name)>(                \
+    static const auto function = reinterpret_cast<decltype(&(name))>(              \
         ::deep_jit::internal::symbol(handle_func_name(), DJ_INTERNAL_TEXT(name))); \
     return function(std::forward<Args>(args)...);                                  \
   }
