@@ -333,8 +333,6 @@ TEST_CASE("FlagsOfWhichNoIdentityIsAreRefused", "[nvrtc][deep_jit]") {
   CHECK(has(of_flag("-Xcompiler=-include,x.h"), "has -include; accepted: "));
   CHECK(has(why({.post_hook = "hooks/edit.py"}), "post_hook is \"hooks/edit.py\"; accepted: none"));
   CHECK(has(why({.post_hook = ""}), "post_hook is \"\""));
-  CHECK(has(why({.dump_ptx = true}), "dump_ptx and dump_sass; accepted: false"));
-  CHECK(has(why({.dump_sass = true}), "the cache has the cubin alone"));
   CHECK(has(why({.arch = "91"}), "arch = \"sm_91\""));
   CHECK(has(why({.arch = "100f"}), "does not run on device 0"));
   CHECK(stats_of(*jit).compiles == 0);
@@ -496,6 +494,32 @@ TEST_CASE("WhatIsCompiledIsPrintedOnRequest", "[nvrtc][deep_jit]") {
   CHECK(has(text, "scale: nvrtc "));
   CHECK(has(text, "--gpu-architecture=sm_90a"));
   CHECK(has(text, " registers, 0 bytes of spills"));
+}
+
+TEST_CASE("PtxAndSassAreWrittenOnRequest", "[nvrtc][deep_jit]") {
+  JitBench bench;
+  const auto jit = bench.runtime();
+  jit->compile("scale", kScaleKernel);
+  const std::string dumps = bench.dir.path() + "/cache/dumps";
+  CHECK(test::count_files(dumps) == 0);
+  // Of what is in the cache too.
+  jit->compile("scale", kScaleKernel, {.dump_ptx = true});
+  REQUIRE(test::count_files(dumps) == 1);
+  const std::filesystem::path ptx = std::filesystem::directory_iterator(dumps)->path();
+  CHECK(ptx.filename().string().starts_with("scale.kernel-"));
+  CHECK(ptx.extension() == ".ptx");
+  CHECK(has(test::read_bytes(ptx.string()), ".entry scale("));
+  if (std::filesystem::exists(deep_jit::internal::toolkit() / "bin/nvdisasm")) {
+    const Variable all("TEST_JIT_DUMP_ASM", "1");
+    bench.runtime()->compile_without_load("scale", kScaleKernel);
+    CHECK(test::count_files(dumps) == 2);
+    std::filesystem::path sass = ptx;
+    CHECK(has(test::read_bytes(sass.replace_extension(".sass").string()), "EXIT"));
+  }
+  test::write_bytes(bench.dir.path() + "/file", "no folder");
+  const Variable cache("TEST_JIT_CACHE_DIR", bench.dir.path() + "/file/cache");
+  CHECK(has(thrown([&] { bench.runtime()->compile("k", kScaleKernel, {.dump_ptx = true}); }),
+            "k.ptx could not be written to "));
 }
 
 }  // namespace

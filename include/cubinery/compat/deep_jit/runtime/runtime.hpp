@@ -63,7 +63,9 @@ class Runtime {
     const GilScopedRelease release;
     const cubinery::KernelSource text = this->text(source, options);
     const auto begin = std::chrono::steady_clock::now();
-    if (prints_compiler(options)) static_cast<void>(compiled(name, text, options));
+    if (prints_compiler(options) || options.dump_ptx == true || options.dump_sass == true) {
+      static_cast<void>(compiled(name, text, options));
+    }
     cubinery::Kernel kernel = internal::value_of(context(*options.arch).get(text), name);
     check_local_memory(name, options, kernel.info());
     if (prints("JIT_PRINT_LOAD_TIME")) {
@@ -155,6 +157,7 @@ class Runtime {
                                     const CompilerOptions& options) {
     const cubinery::Context context = this->context(*options.arch);
     cubinery::CompiledKernel made = internal::value_of(context.compile(text), name);
+    Backend::dump(name, made, context, text, options, options_.cache_dir);
     if (made.source != cubinery::Source::kCompiled || !prints_compiler(options)) return made;
     std::string given;
     for (const std::string& option : internal::value_of(context.explain(text), name).options) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 #include <initializer_list>
 #include <optional>
 #include <sstream>
@@ -141,6 +142,29 @@ struct CUDA {
     return options;
   }
 
+  // Writes what was asked for of a kernel, "scale", into dumps/ of the cache: its PTX and its SASS.
+  static void dump(const std::string& name, const cubinery::CompiledKernel& made,
+                   const cubinery::Context& context, const cubinery::KernelSource& text,
+                   const CompilerOptions& options, const std::string& cache_dir) {
+    const auto write = [&](const std::optional<bool>& is_wanted, cubinery::Listing form,
+                           const char* suffix) {
+      if (!is_wanted.value_or(false)) return;
+      const std::filesystem::path folder = std::filesystem::path(cache_dir) / "dumps";
+      const std::filesystem::path path =
+          folder / (name + "." + std::filesystem::path(made.path).stem().string() + suffix);
+      std::error_code ignored;
+      if (std::filesystem::exists(path, ignored)) return;
+      const std::string listing = internal::value_of(context.listing(text, form), name);
+      std::filesystem::create_directories(folder, ignored);
+      std::ofstream file(path);
+      file << listing << std::flush;
+      DJ_HOST_ASSERT(!made.path.empty() && file.good(), "{}{} could not be written to {}", name,
+                     suffix, folder.string());
+    };
+    write(options.dump_ptx, cubinery::Listing::kPtx, ".ptx");
+    write(options.dump_sass, cubinery::Listing::kSass, ".sass");
+  }
+
   // What cubinery compiles.  No option is passed over: what it has no like of is an exception.
   static cubinery::KernelSource text(const std::string& source, const CompilerOptions& options,
                                      const Config& config, cubinery::Compiler compiler) {
@@ -148,8 +172,6 @@ struct CUDA {
                    "post_hook is \"{}\"; accepted: none: the cache holds what the compiler made, "
                    "and could not answer for what a script makes of it",
                    *options.post_hook);
-    DJ_HOST_ASSERT(!options.dump_ptx.value_or(false) && !options.dump_sass.value_or(false),
-                   "dump_ptx and dump_sass; accepted: false: the cache has the cubin alone");
     cubinery::KernelSource text;
     text.source = source;
     text.allow_spills = !options.check_no_spills.value_or(false);

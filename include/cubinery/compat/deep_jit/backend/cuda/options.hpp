@@ -23,8 +23,8 @@ struct CompilerOptions {
   std::optional<bool> check_no_spills{};
   std::optional<bool> check_no_local_memory{};
   std::optional<bool> with_line_info{};
-  std::optional<bool> dump_ptx{};   // refused
-  std::optional<bool> dump_sass{};  // refused
+  std::optional<bool> dump_ptx{};
+  std::optional<bool> dump_sass{};
   std::optional<std::string> arch{};
   std::optional<std::vector<std::string>> nvcc_flags{};
   std::vector<std::string> extra_nvcc_flags{};
