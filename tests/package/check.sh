@@ -59,6 +59,15 @@ cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$w
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
 
+# Where a library that is written for another one finds its headers.
+cuda=${CUDA_HOME:-/usr/local/cuda}
+if [[ -f $cuda/include/cuda.h ]]; then
+  for header in cubinery/compat/deep_jit.hpp deep_jit/backend/cuda/backend.hpp; do
+    echo "#include <$header>" | ${CXX:-c++} -std=c++20 -fsyntax-only -I "$work/prefix/include" \
+        -I "$work/prefix/include/cubinery/compat" -isystem "$cuda/include" -x c++ -
+  done
+fi
+
 # The documented nvcc line, and every device header, against the installed files.
 nvcc=$(command -v nvcc || echo "${CUDA_HOME:-/usr/local/cuda}/bin/nvcc")
 if [[ -x $nvcc ]]; then
