@@ -38,6 +38,9 @@ int choose_in(const CubineryContext* context, const TuningSpace& space, const ch
 // Bytes of the L2 cache; 0: the context has no device.
 std::int64_t l2_bytes(const CubineryContext* context);
 
+// Waits for everything on the context's device.
+Status synchronize(const CubineryContext* context);
+
 // What the C struct says.
 Status read_source(const CubineryKernelSource* source, KernelSource* read);
 

@@ -20,6 +20,7 @@
 #include "capi/named_fields.h"
 #include "cubinery/tuning.h"
 #include "harness/tunable.h"
+#include "tuner/measure/timer.h"
 
 namespace cubinery::capi {
 namespace {
@@ -266,6 +267,11 @@ int choose_in(const CubineryContext* context, const TuningSpace& space, const ch
                          {"why", chosen.why}});
     return {};
   });
+}
+
+Status synchronize(const CubineryContext* context) {
+  const Result<std::unique_ptr<Timer>> timer = make_timer(context->value);
+  return timer ? (*timer)->usable() : timer.error().clone();
 }
 
 std::int64_t l2_bytes(const CubineryContext* context) {

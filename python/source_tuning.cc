@@ -88,8 +88,8 @@ class PythonWorkload : public Workload {
 
 class PythonTunable : public cubinery::Tunable {
  public:
-  PythonTunable(TuningSpace space, PyObject* calls, std::int64_t l2_bytes)
-      : space_(std::move(space)), calls_(calls), l2_bytes_(l2_bytes) {}
+  PythonTunable(const CubineryContext* context, TuningSpace space, PyObject* calls)
+      : context_(context), space_(std::move(space)), calls_(calls) {}
 
   const TuningSpace& space() const override { return space_; }
   std::size_t default_configuration(const Shape&) const override { return 0; }
@@ -119,15 +119,17 @@ class PythonTunable : public cubinery::Tunable {
       sizes += (sizes.empty() ? "{\"" : ", \"") + name + "\": " + std::to_string(value);
     }
     Status status = calls_.ask(read, "make_operands", "sL", (sizes + "}").c_str(),
-                               static_cast<long long>(l2_bytes_));
+                               static_cast<long long>(cubinery::capi::l2_bytes(context_)));
+    // Filled on streams that the timed one does not wait for.
+    if (status.ok()) status = cubinery::capi::synchronize(context_);
     if (!status.ok()) return status;
     return std::unique_ptr<Workload>(std::make_unique<PythonWorkload>(calls_, sets, bytes));
   }
 
  private:
+  const CubineryContext* context_;
   TuningSpace space_;
   Calls calls_;
-  std::int64_t l2_bytes_;
 };
 
 }  // namespace
@@ -145,7 +147,7 @@ PyObject* tune_source(PyObject*, PyObject* arguments) {
   if (const int code = cubinery::capi::source_space(given.source(), choices, &space)) {
     return raise(code);
   }
-  PythonTunable tunable(std::move(space), calls, cubinery::capi::l2_bytes(given.context()));
+  PythonTunable tunable(given.context(), std::move(space), calls);
   char* summary = nullptr;
   const int code = without_gil_for_long([&] {
     return cubinery::capi::tune_tunable(*directory != '\0' ? directory : nullptr, given.context(),

@@ -44,7 +44,7 @@ check harness "harness/|tuner/measure/|runtime/registry/|runtime/gdn/|$operator|
 check templates "$kernels"
 check capi 'capi/|runtime/|tuner/|results/|harness/|codegen/'
 check cli "cli/|tuner/|results/|harness/|runtime/|cache/|codegen/|$kernels"
-check python "array_views|module|handles\.h|kernel\.h|kernel_arguments\.h|parameter_kinds\.h|operator\.h|capi/dl_data|capi/for_python|runtime/gdn/operators|tests/data/|$kernels"
+check python "array_views|module|handles\.h|kernel\.h|given_source\.h|source_tuning\.h|kernel_arguments\.h|parameter_kinds\.h|operator\.h|capi/dl_data|capi/for_python|runtime/gdn/operators|tests/data/|$kernels"
 
 if grep -rnE '#include <(cuda|nvrtc)' include codegen cache capi cli templates results tuner/report runtime/gdn \
     runtime/registry | grep -v '^include/cubinery/compat/'; then

@@ -361,7 +361,7 @@ def _checked_answer(answer: Any) -> tuple[float, float, str]:
     """Error, limit and what was compared, of what a user's check returns."""
     if isinstance(answer, (tuple, list)) and len(answer) == 2:
         return float(answer[0]), float(answer[1]), "by check()"
-    if answer is None or isinstance(answer, (int, float, str)) and not isinstance(answer, bool):
+    if not isinstance(answer, bool) and "bool" not in str(getattr(answer, "dtype", "")):
         raise TypeError(f"check() returned {answer!r}; accepted: True, False or (error, limit)")
     return float(not answer), 0.0, "check() is false"
 

@@ -8,6 +8,8 @@ import pytest
 from cubinery._tunable import StreamKernel
 from fake_gpu import FakeArray
 
+numpy = pytest.importorskip("numpy")
+
 SCALE = """
 __global__ void __launch_bounds__(BLOCK) scale(float* x, int n) {
   for (int i = 0; i < VEC; ++i) x[(blockIdx.x * BLOCK + threadIdx.x) * VEC + i] *= 2;
@@ -124,9 +126,8 @@ def test_combinations_that_are_wrong_are_not_chosen(make, gpu):
     assert sorted(checked) == [64, 64, 128, 128, 256, 256]
     report = cubinery.tuning_report(summary["directory"], format="json")
     assert "off by 0.5, allowed are 0.1" in report
-    assert (
-        tuned(make(name="scale", options=["-lineinfo"]), check=lambda run: False)["rejected"] == 6
-    )
+    other = make(options=["-lineinfo"])
+    assert tuned(other, check=lambda run: numpy.bool_(False))["rejected"] == 6
 
 
 def test_combinations_that_cannot_be_are_left_out(make):
@@ -254,6 +255,7 @@ def test_results_need_a_name(make):
     [
         ({"check": lambda run: None}, TypeError, "check.. returned None; accepted: True, False or"),
         ({"check": lambda run: 0.5}, TypeError, "check.. returned 0.5; accepted: True, False or"),
+        ({"check": lambda run: numpy.float32(0.5)}, TypeError, "accepted: True, False or"),
         ({"check": 3}, cubinery.InvalidArgumentError, "check: is of type int"),
         ({"operands": None}, cubinery.InvalidArgumentError, "operands: is of type NoneType"),
         ({"operands": lambda n: 3}, TypeError, "int"),
