@@ -47,4 +47,8 @@ Result<CompiledKernel> AskedKernel::compile(const Context& context) const {
   return std::visit([&](const auto& asked) { return context.compile(asked); }, asked_);
 }
 
+Result<std::string> AskedKernel::listing(const Context& context, Listing form) const {
+  return std::visit([&](const auto& asked) { return context.listing(asked, form); }, asked_);
+}
+
 }  // namespace cubinery

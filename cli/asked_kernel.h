@@ -36,6 +36,7 @@ class AskedKernel {
   // Those of the context.
   Result<Explanation> explain(const Context& context) const;
   Result<CompiledKernel> compile(const Context& context) const;
+  Result<std::string> listing(const Context& context, Listing form) const;
 
  private:
   std::variant<KernelSpec, KernelSource> asked_;

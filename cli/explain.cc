@@ -23,10 +23,10 @@ constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --hf-config config.json --tp 4 --arch sm_90a
   cubinery explain --hf-config config.json --arch sm_90a --kernel gdn_prefill_scan --json -
   cubinery explain --key-dim 128 --arch sm_90a --kernel gdn_decode --source > gdn_decode.cu
-  cubinery explain --source-file scale.cu --function scale -I include --arch sm_90a
+  cubinery explain --source-file scale.cu --function scale -I include --arch sm_90a --sass
 
 Prints a line for each cause, with the command that fills the cache; --verbose prints everything about each kernel.
-Compiles nothing. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left out.)";
+Compiles nothing but for --ptx and --sass. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left out.)";
 
 // A kernel that was asked for, and what became of it.
 struct Explained {
@@ -39,6 +39,8 @@ struct Explain {
   LibraryOptions library;
   std::string kernel;
   bool source = false;
+  bool ptx = false;
+  bool sass = false;
   std::string json;
   const CLI::App* app = nullptr;
 
@@ -47,6 +49,9 @@ struct Explain {
   Result<std::vector<Job>> plan(const Options& options, LeftOuts* left_out) const;
   Result<std::vector<Explained>> look(const std::vector<Job>& jobs, const Options& options) const;
   std::string remedy(const Options& options) const;
+  // Whether one kernel is printed and nothing else.
+  bool prints_one() const { return source || ptx || sass; }
+  Status print_one(const Explained& one, const Options& options) const;
   int show(const std::vector<Explained>& all, const std::string& remedy) const;
 };
 
@@ -56,6 +61,10 @@ void Explain::add_to(CLI::App& of) {
   of.add_option("--kernel", kernel, "Only the kernels of this template, such as gdn_decode")
       ->type_name("NAME");
   of.add_flag("--source", source, "Print the first kernel's source text and nothing else");
+  of.add_flag("--ptx", ptx, "Likewise its PTX, which is made anew")->excludes("--source");
+  of.add_flag("--sass", sass, "Likewise its machine code, by the toolkit's nvdisasm")
+      ->excludes("--source")
+      ->excludes("--ptx");
   of.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
   library.add_to(of, LibraryOptions::Scope::kCompiler);
   of.footer(std::string(kExplainExamples) + "\n\n" + kModelAssumptions);
@@ -131,7 +140,7 @@ Result<std::vector<Job>> Explain::plan(const Options& options, LeftOuts* left_ou
   }
   std::erase_if(*jobs,
                 [&](const Job& job) { return !kernel.empty() && job.kernel.name() != kernel; });
-  if (source && !jobs->empty()) jobs->erase(jobs->begin() + 1, jobs->end());
+  if (prints_one() && !jobs->empty()) jobs->erase(jobs->begin() + 1, jobs->end());
   return jobs;
 }
 
@@ -151,7 +160,7 @@ Result<std::vector<Explained>> Explain::look(const std::vector<Job>& jobs,
 // The command after which everything is cached.
 std::string Explain::remedy(const Options& options) const {
   return (options.offline ? "CUBINERY_OFFLINE=0 " : "") +
-         command_text(*app, "prewarm", {"kernel", "source", "json", "verbose"});
+         command_text(*app, "prewarm", {"kernel", "source", "ptx", "sass", "json", "verbose"});
 }
 
 // Why those are missing that are, and how many of all.
@@ -186,13 +195,27 @@ int Explain::show(const std::vector<Explained>& all, const std::string& remedy) 
       document[places[place]]["run"] = remedy;
     }
   }
-  if (json != "-" && !source) {
+  if (json != "-" && !prints_one()) {
     print(summary_text(causes, all.size(), remedy));
     for (const auto& [job, found] : all) {
       if (library.verbose()) print(text_of(job, found));
     }
   }
   return json.empty() ? kExitOk : exit_code_of(write_json(json, document));
+}
+
+Status Explain::print_one(const Explained& one, const Options& options) const {
+  if (source) {
+    print(one.found.source);
+    return {};
+  }
+  const Result<std::map<std::string, Context>> contexts = make_contexts({one.job}, options);
+  if (!contexts) return contexts.error().clone();
+  const Result<std::string> text =
+      one.job.kernel.listing(contexts->at(one.job.arch), ptx ? Listing::kPtx : Listing::kSass);
+  if (!text) return text.error().clone();
+  print(*text);
+  return {};
 }
 
 int Explain::run() const {
@@ -205,8 +228,11 @@ int Explain::run() const {
   left_out.print();
   const Result<std::vector<Explained>> all = look(*jobs, *options);
   if (!all) return usage_error(all.error());
-  if (source) {
-    for (const Explained& one : *all) print(one.found.source);
+  if (prints_one()) {
+    for (const Explained& one : *all) {
+      const Status printed = print_one(one, *options);
+      if (!printed.ok()) return usage_error(printed);
+    }
   }
   return left_out.exit_code(show(*all, remedy(*options)));
 }

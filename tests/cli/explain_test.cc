@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include "tests/cli/run_cli.h"
@@ -89,6 +90,27 @@ TEST_CASE("explain shows the kernels of one name, or the source of one", "[cpu]"
   const Output chosen = cli.run("explain --source --kernel gdn_prefill_scan" + problem);
   CHECK(chosen.out == one[0]["source"].get<std::string>());
   CHECK(chosen.out != first.out);
+}
+
+TEST_CASE("explain prints a kernel's PTX and machine code", "[nvrtc]") {
+  const Cli cli;
+  std::ofstream(cli.dir() + "/add.cu") << "extern \"C\" __global__ void add(int* x) { *x += 1; }\n";
+  const std::string file = " --arch sm_90a --source-file " + cli.dir() + "/add.cu";
+  CHECK(contains(cli.run("explain --ptx" + file).out, ".visible .entry add("));
+  CHECK(
+      contains(cli.run("explain --ptx --kernel gdn_decode " + kDecode).out, ".entry gdn_decode("));
+  const Output both = cli.run("explain --ptx --sass" + file);
+  CHECK(both.exit_code == 2);
+  CHECK(contains(both.err, "--ptx excludes --sass"));
+
+  const std::string program = cli.dir() + "/nvdisasm";
+  const std::string nvcc = " --nvcc " + cli.dir() + "/nvcc";
+  const Output none = cli.run("explain --sass" + file + nvcc);
+  CHECK(none.exit_code == 2);
+  CHECK(contains(none.err, "nvdisasm: none of " + program));
+  std::ofstream(program) << "#!/bin/sh\necho machine code\n";
+  std::filesystem::permissions(program, std::filesystem::perms(0700));
+  CHECK(cli.run("explain --sass" + file + nvcc).out == "machine code\n");
 }
 
 TEST_CASE("explain has a line for each cause", "[nvrtc]") {
