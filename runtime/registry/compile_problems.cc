@@ -20,9 +20,10 @@ Result<std::vector<CompiledKernel>> compile(const Context& context,
     const std::string op = operator_of(problems[i]);
     const auto [results, is_new] = known.try_emplace(op);
     if (is_new) results->second = known_results(context, op);
-    Result<std::vector<KernelSpec>> wanted = std::visit(
-        [&](const auto& problem) { return kernels_in(context, problem, results->second); },
-        problems[i]);
+    Result<std::vector<KernelSpec>> wanted =
+        std::visit([&, &known_of_op = results->second](
+                       const auto& problem) { return kernels_in(context, problem, known_of_op); },
+                   problems[i]);
     if (!wanted) {
       return Status(wanted.error().code(),
                     fmt::format("problems[{}]: {}", i, wanted.error().message()));

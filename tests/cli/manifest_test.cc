@@ -1,6 +1,8 @@
 // Manifests in files: texts, folders, lines.
 #include "cli/manifest.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -110,7 +112,8 @@ TEST_CASE("a line that its writer did not end is left out, and said", "[cpu]") {
     CHECK(left_out.exit_code(0) == 3);
     // Others have gone on behind it.
     LeftOuts before;
-    CHECK(read_manifest("list.json", cut + "\n" + whole + "\n", &before).value().size() == 1);
+    const std::string both = fmt::format("{}\n{}\n", cut, whole);
+    CHECK(read_manifest("list.json", both, &before).value().size() == 1);
     CHECK(before.json().at(0)["what"] == "line 1");
   }
 }

@@ -109,6 +109,7 @@ TEST_CASE("processes record into one file", "[cpu]") {
                         .source = "__global__ void " + name + "() {}\n//" + std::string(9000, 'x')};
   };
   std::vector<pid_t> children;
+  children.reserve(8);
   for (int child = 0; child < 8; ++child) {
     children.push_back(test::start_child([&] {
       const Result<Context> context = Context::create(recording_options(manifest));

@@ -170,9 +170,9 @@ TEST_CASE("ALineThatWasCutIsEndedFirst", "[cpu]") {
 TEST_CASE("ThreadsShareARecord", "[cpu]") {
   Recording recording;
   const Context context = recording.context();
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&context] {
+  std::vector<std::thread> threads(4);
+  for (std::thread& thread : threads) {
+    thread = std::thread([&context] {
       for (int i = 0; i < 20; ++i) {
         KernelSource source = kScale;
         source.options = {"-DX=" + std::to_string(i)};
