@@ -35,15 +35,13 @@ class Calls {
     std::string why;
     const auto call = [&]() -> int {
       PyObject* const answer = PyObject_CallMethod(object_, method, format, arguments...);
-      int outcome = kDone;
-      if (answer == Py_None) {
-        outcome = kEnd;
-      } else if (answer != nullptr && PyUnicode_Check(answer) != 0) {
+      int outcome = kEnd;
+      if (answer != nullptr && PyUnicode_Check(answer) != 0) {
         const char* const text = PyUnicode_AsUTF8AndSize(answer, nullptr);
         why = text != nullptr ? text : method;
         outcome = kOwnError;
-      } else if (answer == nullptr || !read(answer)) {
-        outcome = kEnd;
+      } else if (answer != nullptr && answer != Py_None && read(answer)) {
+        outcome = kDone;
       }
       if (PyErr_Occurred() != nullptr) PyErr_WriteUnraisable(object_);
       Py_XDECREF(answer);
