@@ -75,9 +75,20 @@ grep -q 'not in the cache.*differs in what it includes' refused.txt
 cp "$source/examples/own_kernel/include/gelu.h" include
 offline launch ./5_ship
 
+built 2_header
+CUBINERY_RECORD=own.json launch ./2_header
+rm -rf "$CUBINERY_CACHE_DIR"
+env -u CUBINERY_DRIVER cubinery prewarm --manifest own.json --arch sm_90a
+rm my.pack
+cubinery cache export --arch sm_90a -o my.pack
+offline launch ./2_header
+
 if [[ -z ${CUBINERY_CUTLASS_INCLUDE:-} ]]; then exit 0; fi
 built 2_cute
 folders=("$CUBINERY_CUTLASS_INCLUDE" "$cuda/include" "$cuda/include/cccl")
-launch ./2_cute "${folders[@]}"
+# A program that only launches: what it asked for is recorded, and made without a GPU.
+CUBINERY_RECORD=kernels.json launch ./2_cute "${folders[@]}"
+rm -rf "$CUBINERY_CACHE_DIR"
+env -u CUBINERY_DRIVER cubinery prewarm --manifest kernels.json --arch sm_90a
 cubinery cache export --arch sm_90a -o my.pack
 offline launch ./2_cute "${folders[@]}"
