@@ -399,6 +399,7 @@ Result<CompileOutput> Nvrtc::compile_with(const CompileInput& input,
   }
   std::vector<const char*> options;
   const std::vector<std::string> given = options_given(input.options, version_);
+  options.reserve(given.size() + more.size());
   for (const std::string& option : given) options.push_back(option.c_str());
   for (const std::string& option : more) options.push_back(option.c_str());
   // A thread of the host's may have a small part of the stack that a compiler needs.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cache/env.h"
 #include "cache/file_io.h"
 
 namespace cubinery {
