@@ -1,5 +1,7 @@
 #include "cli/model_config.h"
 
+#include <fmt/format.h>
+
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -351,7 +353,7 @@ TEST_CASE("a field option that cannot be used says why", "[cpu]") {
                                                                      {"varlen", "maybe"}}) {
     const auto bad = with_fields(gdn::PrefillProblem{}, {{name, text}});
     REQUIRE(!bad);
-    CHECK(bad.error().message().find(name + " = " + text) != std::string::npos);
+    CHECK(bad.error().message().find(fmt::format("{} = {}", name, text)) != std::string::npos);
     CHECK(bad.error().message().find("accepted: ") != std::string::npos);
   }
 }

@@ -1,4 +1,6 @@
 // Kernels from texts: launches on a fake libcuda, cubins of the real NVRTC.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -149,7 +151,9 @@ TEST_CASE("AnArgumentOfEverySizePasses", "[nvrtc][source]") {
     const std::vector<char>& passed = bench.fake->launches.back().arguments;
     REQUIRE(passed.size() == 1 + sizeof(Argument) + 8);
     CHECK(passed[0] == 'a');
-    CHECK(std::memcmp(&passed[1], &argument, sizeof(Argument)) == 0);
+    std::vector<char> bytes(sizeof(Argument));
+    std::memcpy(bytes.data(), &argument, bytes.size());
+    CHECK(std::vector<char>(passed.begin() + 1, passed.end() - 8) == bytes);
   };
   const auto check_bytes = [&]<std::size_t kBytes>() {
     std::array<char, kBytes> bytes{};
@@ -189,9 +193,8 @@ TEST_CASE("ParametersOfManySizesAreRead", "[nvrtc][source]") {
     std::vector<const void*> arguments;
     const std::vector<char> bytes(4096, 'x');
     for (std::size_t size = from; size <= to; size += step) {
-      const std::string number = std::to_string(size);
-      structs += "struct S" + number + " { char b[" + number + "]; };\n";
-      parameters += (sizes.empty() ? "S" : ", S") + number + " s" + number;
+      structs += fmt::format("struct S{0} {{ char b[{0}]; }};\n", size);
+      parameters += fmt::format("{0}S{1} s{1}", sizes.empty() ? "" : ", ", size);
       sizes.push_back(size);
       arguments.push_back(bytes.data());
     }
