@@ -91,7 +91,7 @@ class RmsNormTuning : public Tunable {
     std::vector<float> x(kRows * kCols), weight(kCols), y(x.size());
     for (int c = 0; c < kCols; ++c) weight[c] = 1.5f + std::cos(static_cast<float>(c));
     // A sum of positive numbers in fp32 loses half a unit for each; the rest is five operations.
-    Check check{.error = 0, .limit = (kCols / 32 + 5 + 5) * 6e-8};
+    Check check{.error = 0, .limit = (kCols / 32.0 + 5 + 5) * 6e-8};
     for (const float size : {1e-5f, 1.0f, 1e5f}) {
       for (std::size_t n = 0; n < x.size(); ++n)
         x[n] = size * std::sin(1.0f + static_cast<float>(n));

@@ -88,7 +88,9 @@ TEST_CASE("ATextIsLaunchedFromC", "[nvrtc]") {
   CHECK(made.config.sharedMemBytes == 1024);
   CHECK(made.attributes.size() == 3);
   REQUIRE(made.arguments.size() == 16);
-  CHECK(std::memcmp(&made.arguments[8], &by, sizeof by) == 0);
+  float passed = 0;
+  std::memcpy(&passed, &made.arguments[8], sizeof passed);
+  CHECK(passed == by);
   CHECK(std::memcmp(&made.arguments[12], &n, sizeof n) == 0);
 
   CHECK(refused(launched(2)).starts_with("scale has 2 arguments; accepted: 3, of [8, 4, 4] bytes"));
