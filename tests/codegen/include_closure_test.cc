@@ -34,7 +34,8 @@ std::string given(const Tree& tree, const std::string& source,
   if (!closure) return std::string(closure.error().message());
   std::string text;
   if (closure->source(source) != source) text = "source: " + closure->source(source) + "|";
-  for (const auto& [name, header] : closure->headers()) text += name + ": " + header + "|";
+  for (const auto& [name, header] : closure->headers())
+    text.append(name).append(": ").append(header).append("|");
   return text;
 }
 
