@@ -179,6 +179,7 @@ TEST_CASE("Runtime.ConcurrentCallersShareOneCompile", "[gpu]") {
   std::vector<int> failures(8);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(failures.size());
     for (int& failed : failures) {
       threads.emplace_back([&] { failed = context.get(spec).has_value() ? 0 : 1; });
     }
@@ -271,6 +272,7 @@ TEST_CASE("Runtime.ClustersAndSharedMemoryBeyondThePlainLimit", "[gpu][sanitize]
   };
   CHECK(kernel.launch(nullptr, {.grid = {8}, .cluster = {4}}, Params{ranks.data()}).ok());
   std::vector<int> expected;
+  expected.reserve(8);
   for (int block = 0; block < 8; ++block) expected.push_back(block % 4);
   std::vector<int> found(8);
   std::memcpy(found.data(), ranks.download().data(), ranks.bytes());
