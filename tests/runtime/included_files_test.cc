@@ -19,7 +19,7 @@ using test::TempDir;
 // Include folders with what write() puts into them.
 class Folders {
  public:
-  explicit Folders(std::string below = "") : path_(dir_.path() + below) {}
+  explicit Folders(const std::string& below = "") : path_(dir_.path() + below) {}
   std::string path(const std::string& name = "") const { return path_ + "/" + name; }
   std::vector<std::string> roots() const {
     return {path("cutlass"), path("toolkit"), path("toolkit/cccl")};
