@@ -1,7 +1,6 @@
 #include "runtime/jit/disassembly.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <vector>
@@ -20,25 +19,17 @@ Result<std::string> disassembly(std::string_view cubin, const std::string& nvcc_
   for (const std::string& nvcc : nvcc_path.empty() ? nvcc_places("/") : std::vector{nvcc_path}) {
     places.push_back((fs::path(nvcc).parent_path() / "nvdisasm").string());
   }
-  std::string program;
-  for (const std::string& place : places) {
-    std::error_code ignored;
-    if (program.empty() && fs::exists(place, ignored)) program = place;
-  }
-  if (program.empty()) {
-    return Status(Code::kUnsupported, fmt::format("nvdisasm: none of {}; install the CUDA toolkit",
-                                                  fmt::join(places, ", ")));
-  }
-  CUBINERY_RETURN_IF_ERROR(check_library(program, trust));
+  const Result<std::string> program = find_program("nvdisasm", places, trust);
+  if (!program) return program.error().clone();
   const Result<TemporaryFolder> folder = TemporaryFolder::make("sass");
   if (!folder) return folder.error().clone();
   const std::string file = folder->file("kernel.cubin");
   CUBINERY_RETURN_IF_ERROR(write_temporary(file, cubin));
   Result<ChildOutcome> done =
-      run_child({program, "--print-code", file}, {"LC_ALL=C"}, folder->path());
+      run_child({*program, "--print-code", file}, {"LC_ALL=C"}, folder->path());
   if (!done) return std::move(done).error();
   if (done->exit_code.value_or(0) == 0 && !done->output.empty()) return std::move(done->output);
-  return Status(Code::kCompileFailed, fmt::format("{} refuses the cubin", program),
+  return Status(Code::kCompileFailed, fmt::format("{} refuses the cubin", *program),
                 std::move(done->output));
 }
 

@@ -2,10 +2,24 @@
 
 #include <fmt/format.h>
 
+#include "cache/version_order.h"
+
 namespace cubinery {
 
 std::string driver_version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+Status check_generation(std::string_view compiler, std::string_view path, std::string_view version,
+                        int driver) {
+  const std::string_view major = version.substr(0, version.find('.'));
+  const std::string newest = fmt::format("{}", driver / 1000);
+  if (driver == 0 || !version_less(newest, major)) return {};
+  return Status(
+      Code::kUnsupported,
+      fmt::format("{}: {} is version {}, and the driver is for CUDA {}; needs a driver "
+                  "for CUDA {}.0 or newer, or {} {}",
+                  compiler, path, version, driver_version_text(driver), major, compiler, newest));
 }
 
 Result<std::shared_ptr<const Driver>> Driver::open(const std::string& path) {

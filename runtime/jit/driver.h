@@ -72,6 +72,12 @@ inline constexpr int kMinDriverVersion = 12080;
 // "13.0" for 13000.
 std::string driver_version_text(int version);
 
+// kUnsupported: the compiler at `path`, of `version` ("13.0"), is of a newer generation of CUDA
+// than this driver, which takes cubins of its own and of older ones.  `driver`: Driver::version();
+// 0: of no driver.
+Status check_generation(std::string_view compiler, std::string_view path, std::string_view version,
+                        int driver);
+
 // The open driver.  Immutable after open(); safe to use from any thread.
 class Driver {
  public:

@@ -1,6 +1,7 @@
 #include "runtime/jit/native_code.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -100,6 +101,20 @@ Status check_library(const std::string& path, const Trust& trust) {
   std::error_code error;
   const fs::path whole = fs::absolute(path, error);
   return error ? Status() : Walk(trust).to(whole);
+}
+
+Result<std::string> find_program(std::string_view what, const std::vector<std::string>& places,
+                                 const Trust& trust) {
+  std::string refused;
+  for (const std::string& place : places) {
+    std::error_code ignored;
+    if (!fs::exists(place, ignored)) continue;
+    const Status trusted = check_library(place, trust);
+    if (trusted.ok()) return place;
+    refused += fmt::format("; {}: {}", place, trusted.message());
+  }
+  return Status(Code::kUnsupported, fmt::format("{}: none of {}{}; install the CUDA toolkit", what,
+                                                fmt::join(places, ", "), refused));
 }
 
 }  // namespace cubinery

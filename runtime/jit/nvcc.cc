@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "cache/env.h"
-#include "cache/file_io.h"
 #include "cache/version_order.h"
 #include "runtime/jit/child_process.h"
 #include "runtime/jit/driver.h"
@@ -94,24 +93,12 @@ std::vector<std::string> nvcc_places(const std::string& root) {
 Result<std::shared_ptr<const Nvcc>> Nvcc::open(const std::string& path, const Trust& trust,
                                                int driver) {
   std::shared_ptr<Nvcc> nvcc(new Nvcc);
-  const std::vector<std::string> places = path.empty() ? nvcc_places("/") : std::vector{path};
-  std::string refused;
-  for (const std::string& place : places) {
-    std::error_code ignored;
-    if (!fs::exists(place, ignored)) continue;
-    const Status trusted = check_library(place, trust);
-    if (trusted.ok()) {
-      nvcc->path_ = place;
-      break;
-    }
-    refused += fmt::format("; {}: {}", place, trusted.message());
-  }
-  if (nvcc->path_.empty()) {
-    return Status(Code::kUnsupported, fmt::format("nvcc: none of {}{}; install the CUDA toolkit",
-                                                  fmt::join(places, ", "), refused));
-  }
+  Result<std::string> found =
+      find_program("nvcc", path.empty() ? nvcc_places("/") : std::vector{path}, trust);
+  if (!found) return std::move(found).error();
+  nvcc->path_ = *std::move(found);
   CUBINERY_RETURN_IF_ERROR(nvcc->find_versions(trust));
-  CUBINERY_RETURN_IF_ERROR(nvcc->check_driver(driver));
+  CUBINERY_RETURN_IF_ERROR(check_generation("nvcc", nvcc->path_, nvcc->version_, driver));
   return std::shared_ptr<const Nvcc>(std::move(nvcc));
 }
 
@@ -144,19 +131,6 @@ Status Nvcc::find_versions(const Trust& trust) {
   }
   version_ = fmt::format("{}.{}", own_version, host_version);
   return {};
-}
-
-Status Nvcc::check_driver(int driver) const {
-  const std::string text = driver_version_text(driver);
-  const auto major = [](const std::string& version) {
-    return version.substr(0, version.find('.'));
-  };
-  const std::string ours = major(version_);
-  if (driver == 0 || !version_less(major(text), ours)) return {};
-  return Status(Code::kUnsupported,
-                fmt::format("nvcc: {} is version {}, and the driver is for CUDA {}; needs a driver "
-                            "for CUDA {}.0 or newer, or the nvcc of CUDA {}",
-                            path_, version_, text, ours, major(text)));
 }
 
 // PATH is where nvcc looks for its parts and for the host compiler.

@@ -40,7 +40,6 @@ class Nvcc : public CubinCompiler {
  private:
   Nvcc() = default;
   Status find_versions(const Trust& trust);
-  Status check_driver(int driver) const;
   std::vector<std::string> environment(const std::string& temporary) const;
   Status check_reached(const std::string& dependencies, const std::string& own) const;
 

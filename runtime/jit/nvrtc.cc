@@ -213,12 +213,7 @@ Status Nvrtc::check_version(int driver) {
                               major_, minor, kMinMajor, kMinMinor));
   }
   version_ = fmt::format("{}.{}", major_, minor);
-  if (driver == 0 || major_ <= driver / 1000) return {};
-  return Status(
-      Code::kUnsupported,
-      fmt::format("{}{} is version {}, and the driver is for CUDA {}; needs a driver for "
-                  "CUDA {}.0 or newer, or NVRTC {}",
-                  kSubject, path_, version_, driver_version_text(driver), major_, driver / 1000));
+  return check_generation("NVRTC", path_, version_, driver);
 }
 
 // NVRTC opens this library by its name when it compiles.  The loader finds it by that name where
