@@ -20,6 +20,13 @@ bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
+bool is_word_start(char c) { return is_word(c) && !is_digit(c); }
+
+bool is_identifier(std::string_view text) {
+  return !text.empty() && is_word_start(text.front()) &&
+         std::all_of(text.begin(), text.end(), is_word);
+}
+
 std::string_view without_blanks(std::string_view text) {
   return text.substr(std::min(text.size(), text.find_first_not_of(kBlanks)));
 }

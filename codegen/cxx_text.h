@@ -8,6 +8,10 @@ namespace cubinery {
 
 // Whether it can be part of a name.
 bool is_word(char c);
+// Whether it begins a name: no digit.
+bool is_word_start(char c);
+// Whether all of it is a name.
+bool is_identifier(std::string_view text);
 
 // The text behind its leading blanks; a line end is none.
 std::string_view without_blanks(std::string_view text);

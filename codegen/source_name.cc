@@ -14,8 +14,6 @@ constexpr std::string_view kSpillsField = ";allow_spills=";
 constexpr std::string_view kOfNvcc = ";compiler=nvcc";
 constexpr const char* kAnyName = "kernel";
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-
 // Whether a template's argument may have it.  Not: quotation marks, ends of statements and blocks,
 // what starts a directive or goes on with a line, and all that is not printed.
 bool is_of_argument(char c) {
@@ -26,7 +24,7 @@ bool is_of_argument(char c) {
 // Takes an identifier from the front of `rest`; empty: there is none.
 std::string_view take_identifier(std::string_view* rest) {
   std::size_t size = 0;
-  if (!rest->empty() && is_letter(rest->front())) {
+  if (!rest->empty() && is_word_start(rest->front())) {
     while (size < rest->size() && is_word((*rest)[size])) ++size;
   }
   const std::string_view identifier = rest->substr(0, size);
@@ -110,6 +108,10 @@ std::optional<Compiler> compiler_called(std::string_view name) {
     if (name == to_string(compiler)) return compiler;
   }
   return std::nullopt;
+}
+
+const char* compiler_text(Compiler compiler) {
+  return compiler == Compiler::kNvrtc ? "NVRTC" : to_string(compiler);
 }
 
 const char* to_string(Compiler compiler) {

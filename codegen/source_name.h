@@ -25,6 +25,8 @@ bool is_source_key(std::string_view key);
 std::string_view name_in_source_key(std::string_view key);
 // What to_string() prints; nullopt: of none.
 std::optional<Compiler> compiler_called(std::string_view name);
+// For people: "NVRTC", "nvcc".
+const char* compiler_text(Compiler compiler);
 // What compiles it; NVRTC where it is no text's.
 Compiler compiler_in_key(std::string_view key);
 

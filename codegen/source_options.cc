@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 
+#include "codegen/cxx_text.h"
 #include "codegen/nearest.h"
 #include "codegen/read_json.h"
 
@@ -146,18 +147,11 @@ constexpr Refused kRefused[] = {
      "CompiledKernel::path says where the cubin is"},
 };
 
-// A name's first one is none of the digits at the end.
-constexpr std::string_view kNameCharacters =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789";
 constexpr std::string_view kWordCharacters =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789+-.,";
 
 bool consists_of(std::string_view text, std::string_view characters) {
   return !text.empty() && text.find_first_not_of(characters) == text.npos;
-}
-
-bool is_identifier_start(std::string_view text) {
-  return !text.empty() && kNameCharacters.substr(0, 53).find(text[0]) != text.npos;
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
@@ -222,11 +216,11 @@ std::string_view why_not_value(Value sort, std::string_view value) {
                  ? ""
                  : "c++17, c++20, c++23; older ones have trigraphs, which hide #include";
     case Value::kMacro:
-      return is_identifier_start(value) && value.find("__has_") == value.npos
+      return !value.empty() && is_word_start(value[0]) && value.find("__has_") == value.npos
                  ? ""
                  : "NAME or NAME=text, without __has_include";
     case Value::kName:
-      return is_identifier_start(value) && consists_of(value, kNameCharacters) ? "" : "NAME";
+      return is_identifier(value) ? "" : "NAME";
     case Value::kWarning:
       return consists_of(value, "abcdefghijklmnopqrstuvwxyz0123456789-=") && value.size() > 1
                  ? ""

@@ -2,26 +2,20 @@
 #include "results/space.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <set>
 #include <utility>
 
+#include "codegen/cxx_text.h"
 #include "codegen/source_name.h"
+#include "codegen/source_options.h"
 #include "cubinery/rung.h"
 #include "cubinery/tuning.h"
 
 namespace cubinery {
 
 namespace {
-
-bool is_identifier(std::string_view name) {
-  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; };
-  return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 &&
-         std::all_of(name.begin(), name.end(), fits);
-}
 
 // Which is a number in JSON too.
 bool is_integer(std::string_view text) {
@@ -59,8 +53,7 @@ bool advance(const std::vector<SourceChoice>& choices, std::vector<std::size_t>*
 // The fields that are not tuned.
 std::string problem_of(const KernelSource& source) {
   std::string problem = "name=" + source.name;
-  if (!source.options.empty())
-    problem += fmt::format(";options={}", fmt::join(source.options, " "));
+  if (!source.options.empty()) problem += fmt::format(";options={}", options_text(source.options));
   return problem;
 }
 

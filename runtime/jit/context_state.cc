@@ -43,11 +43,6 @@ Status check_parameter(const Recipe& recipe, const std::string& symbol, std::str
                              wrong_parameter(parameters->bytes, *recipe.param_bytes), identity.key);
 }
 
-// For people.
-std::string_view name_of(Compiler compiler) {
-  return compiler == Compiler::kNvcc ? "nvcc" : "NVRTC";
-}
-
 KernelInfo info_of(const Identity& identity) {
   return {.kernel = identity.kernel,
           .canonical = identity.key,
@@ -71,7 +66,7 @@ Status compile_failure(const CompileInput& input, const Identity& identity, cons
   return internal::key_error(
       error.code(),
       fmt::format("{}: compile failed on {} ({} {}): {}", identity.kernel, identity.arch,
-                  name_of(compiler_in_key(identity.key)), identity.nvrtc, error.message()),
+                  compiler_text(compiler_in_key(identity.key)), identity.nvrtc, error.message()),
       identity.key, error.log());
 }
 
@@ -136,7 +131,7 @@ Result<Recipe> Context::State::recipe(const KernelSource& source, bool to_load) 
 LazyCompiler::Opened Context::State::open(Compiler which) const {
   if (options.offline) {
     return Status(Code::kUnsupported,
-                  fmt::format("{}: not opened, the context is offline", name_of(which)));
+                  fmt::format("{}: not opened, the context is offline", compiler_text(which)));
   }
   const int driver = device ? device->driver().version() : 0;
   if (which == Compiler::kNvcc) {

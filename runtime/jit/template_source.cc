@@ -9,19 +9,12 @@
 #include <optional>
 
 #include "cache/env.h"
+#include "codegen/cxx_text.h"
 
 namespace cubinery {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_identifier(std::string_view name) {
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
-  return !name.empty() && std::all_of(name.begin(), name.end(), is_word) &&
-         !(name[0] >= '0' && name[0] <= '9');
-}
 
 Status template_error(const Status& error) {
   return Status(error.code(), fmt::format("template: {}", error.message()));
