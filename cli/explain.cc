@@ -26,11 +26,13 @@ constexpr const char* kExplainExamples = R"(Examples:
   cubinery explain --source-file scale.cu --function scale -I include --arch sm_90a --sass
 
 Prints a line for each cause, with the command that fills the cache; --verbose prints everything about each kernel.
-Compiles nothing but for --ptx and --sass. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be had are left out.)";
+Compiles nothing but for --ptx and --sass. Exit code: 0 whether cached or not, 2 wrong usage, 3 problems that cannot be
+had are left out.)";
 
 // A kernel that was asked for, and what became of it.
 struct Explained {
   Job job;
+  Context context;
   Explanation found;
 };
 
@@ -51,7 +53,7 @@ struct Explain {
   std::string remedy(const Options& options) const;
   // Whether one kernel is printed and nothing else.
   bool prints_one() const { return source || ptx || sass; }
-  Status print_one(const Explained& one, const Options& options) const;
+  Status print_one(const Explained& one) const;
   int show(const std::vector<Explained>& all, const std::string& remedy) const;
 };
 
@@ -75,8 +77,7 @@ std::string resources_text(const KernelInfo& info) {
       "{} registers, {} bytes of static shared memory, {} spilled; compiled in {:.0f} ms "
       "by {} {}",
       info.registers, info.static_shared_bytes, info.spill_store_bytes + info.spill_load_bytes,
-      info.compile_ms, compiler_in_key(info.canonical) == Compiler::kNvcc ? "nvcc" : "NVRTC",
-      info.nvrtc);
+      info.compile_ms, compiler_text(compiler_in_key(info.canonical)), info.nvrtc);
 }
 
 std::string text_of(const Job& job, const Explanation& found) {
@@ -150,9 +151,10 @@ Result<std::vector<Explained>> Explain::look(const std::vector<Job>& jobs,
   if (!contexts) return contexts.error().clone();
   std::vector<Explained> all;
   for (const Job& job : jobs) {
-    Result<Explanation> found = job.kernel.explain(contexts->at(job.arch));
+    const Context& context = contexts->at(job.arch);
+    Result<Explanation> found = job.kernel.explain(context);
     if (!found) return std::move(found).error();
-    all.push_back({job, *std::move(found)});
+    all.push_back({job, context, *std::move(found)});
   }
   return all;
 }
@@ -179,7 +181,7 @@ int Explain::show(const std::vector<Explained>& all, const std::string& remedy) 
   std::vector<MissingKernel> missing;
   std::vector<std::size_t> places;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
-  for (const auto& [job, found] : all) {
+  for (const auto& [job, context, found] : all) {
     if (!found.cached) {
       missing.push_back({job.kernel.name(), found, job.kernel.is_text()});
       places.push_back(document.size());
@@ -197,22 +199,20 @@ int Explain::show(const std::vector<Explained>& all, const std::string& remedy) 
   }
   if (json != "-" && !prints_one()) {
     print(summary_text(causes, all.size(), remedy));
-    for (const auto& [job, found] : all) {
-      if (library.verbose()) print(text_of(job, found));
+    for (const Explained& one : all) {
+      if (library.verbose()) print(text_of(one.job, one.found));
     }
   }
   return json.empty() ? kExitOk : exit_code_of(write_json(json, document));
 }
 
-Status Explain::print_one(const Explained& one, const Options& options) const {
+Status Explain::print_one(const Explained& one) const {
   if (source) {
     print(one.found.source);
     return {};
   }
-  const Result<std::map<std::string, Context>> contexts = make_contexts({one.job}, options);
-  if (!contexts) return contexts.error().clone();
   const Result<std::string> text =
-      one.job.kernel.listing(contexts->at(one.job.arch), ptx ? Listing::kPtx : Listing::kSass);
+      one.job.kernel.listing(one.context, ptx ? Listing::kPtx : Listing::kSass);
   if (!text) return text.error().clone();
   print(*text);
   return {};
@@ -230,7 +230,7 @@ int Explain::run() const {
   if (!all) return usage_error(all.error());
   if (prints_one()) {
     for (const Explained& one : *all) {
-      const Status printed = print_one(one, *options);
+      const Status printed = print_one(one);
       if (!printed.ok()) return usage_error(printed);
     }
   }

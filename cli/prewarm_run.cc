@@ -93,8 +93,9 @@ Status check_compiler_and_cache(const Context& context, const Options& options,
   if (options.offline) {
     return Status(Code::kNotCached, "CUBINERY_OFFLINE=1 forbids it; --dry-run lists them");
   }
-  if (const Result<std::string> nvrtc = context.nvrtc_version(); !nvrtc && !is_all_for_nvcc) {
-    return nvrtc.error().clone();
+  if (!is_all_for_nvcc) {
+    const Result<std::string> nvrtc = context.nvrtc_version();
+    if (!nvrtc) return nvrtc.error().clone();
   }
   if (options.cache_dir.empty()) {
     return Status(Code::kIo, "no home directory for the cache; name one with --cache-dir");
