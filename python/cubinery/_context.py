@@ -13,7 +13,7 @@ from cubinery import _arrays, _core, tuning
 from cubinery._errors import refuse, refuse_type
 from cubinery._kernel import Kernel, SourceOptions, checked_source
 from cubinery._operator import Operator, operator_class
-from cubinery._options import StrPath, milliseconds, path_bytes, text_of, with_paths
+from cubinery._options import StrPath, path_bytes, text_of, with_paths
 from cubinery._problem import OperatorT, Problem, checked
 
 
@@ -298,13 +298,7 @@ class Context:
             CacheIOError: the directory cannot be written.
             DriverError: CUDA failed in a way that ends everything.
         """
-        settings = {
-            "budget_ms": milliseconds("budget", budget),
-            "exhaustive_up_to": exhaustive_up_to,
-            "seed": seed,
-            "compile_threads": compile_threads,
-            "again": again,
-        }
+        settings = tuning.settings_of(budget, exhaustive_up_to, seed, compile_threads, again)
         where = path_bytes("directory", directory)
         return tuning.tune(self._handle, checked(problem), shapes, settings, progress, where)
 

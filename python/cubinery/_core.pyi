@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from cubinery._kernel import Source
+
 def version() -> str: ...
 def architectures() -> str: ...
 def check_problem(op: str, problem: str, /) -> str: ...
@@ -27,7 +29,7 @@ def tune(
     /,
 ) -> str: ...
 def tune_source(
-    text: tuple[object, ...],
+    text: tuple[object, *Source],
     choices: str,
     shapes: str,
     settings: str,
@@ -36,7 +38,7 @@ def tune_source(
     directory: bytes,
     /,
 ) -> str: ...
-def choose_source(text: tuple[object, ...], choices: str, shapes: str, /) -> str: ...
+def choose_source(text: tuple[object, *Source], choices: str, shapes: str, /) -> str: ...
 def tuning_report(directory: bytes, request: str, /) -> str: ...
 def operator_create(context: object, op: str, problem: str, /) -> object: ...
 def operator_choice(operator: object, /, *sizes: int) -> str: ...
@@ -49,60 +51,10 @@ class KernelLaunch:
 
     def __call__(self, /, *arguments: object) -> None: ...
 
-def kernel_create(
-    context: object,
-    source: str,
-    name: str,
-    includes: list[bytes],
-    options: list[str],
-    forbid_spills: bool,
-    compiler: str,
-    share_headers: bool,
-    /,
-) -> object: ...
+def kernel_create(context: object, /, *source: *Source) -> object: ...
 def kernel_info(kernel: object, /) -> str: ...
 def kernel_with(kernel: object, grid: object, block: object, /, *more: object) -> KernelLaunch: ...
-def context_compile_source(
-    context: object,
-    source: str,
-    name: str,
-    includes: list[bytes],
-    options: list[str],
-    forbid_spills: bool,
-    compiler: str,
-    share_headers: bool,
-    /,
-) -> str: ...
-def context_explain_source(
-    context: object,
-    source: str,
-    name: str,
-    includes: list[bytes],
-    options: list[str],
-    forbid_spills: bool,
-    compiler: str,
-    share_headers: bool,
-    /,
-) -> str: ...
-def context_ptx(
-    context: object,
-    source: str,
-    name: str,
-    includes: list[bytes],
-    options: list[str],
-    forbid_spills: bool,
-    compiler: str,
-    share_headers: bool,
-    /,
-) -> str: ...
-def context_sass(
-    context: object,
-    source: str,
-    name: str,
-    includes: list[bytes],
-    options: list[str],
-    forbid_spills: bool,
-    compiler: str,
-    share_headers: bool,
-    /,
-) -> str: ...
+def context_compile_source(context: object, /, *source: *Source) -> str: ...
+def context_explain_source(context: object, /, *source: *Source) -> str: ...
+def context_ptx(context: object, /, *source: *Source) -> str: ...
+def context_sass(context: object, /, *source: *Source) -> str: ...

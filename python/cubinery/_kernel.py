@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, get_args
 
 from cubinery import _core
 from cubinery._errors import refuse, refuse_type
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What _core takes of a text.
 Source = tuple[str, str, list[bytes], list[str], bool, str, bool]
 
-COMPILERS = ("nvrtc", "nvcc")
+Compiler = Literal["nvrtc", "nvcc"]
 
 
 class SourceOptions(TypedDict, total=False):
@@ -36,7 +36,7 @@ class SourceOptions(TypedDict, total=False):
     allow_spills: bool
     #: "nvrtc", in the process, or "nvcc" with g++, of the toolkit, for what NVRTC cannot.  Nothing
     #: falls back from one to the other.
-    compiler: Literal["nvrtc", "nvcc"]
+    compiler: Compiler
     #: NVRTC precompiles the headers before the first token, for this text and for others of the
     #: process that begin with the same ones: with CuTe each further kernel compiles in an eighth of
     #: the time.  Takes 400 MB of memory until the process ends; kernels are the same.
@@ -80,9 +80,10 @@ def checked_source(source: object, given: SourceOptions) -> Source:
         if keyword not in SourceOptions.__annotations__:
             accepted = ", ".join(SourceOptions.__annotations__)
             raise TypeError(f"unexpected keyword argument {keyword!r}; accepted: {accepted}")
-    compiler = given.get("compiler", COMPILERS[0])
-    if compiler not in COMPILERS:
-        refuse("compiler", compiler, ", ".join(COMPILERS))
+    compilers = get_args(Compiler)
+    compiler = given.get("compiler", compilers[0])
+    if compiler not in compilers:
+        refuse("compiler", compiler, ", ".join(compilers))
     includes, options = given.get("includes", ()), given.get("options", ())
     folders = _texts("includes", includes, "str, bytes or paths")
     return (
@@ -152,11 +153,7 @@ class Kernel:
             InvalidArgumentError: something else in the brackets.
         """
         if type(config) is not tuple or not 2 <= len(config) <= 3:
-            refuse(
-                "kernel[...]",
-                config,
-                "kernel[grid, block], kernel[grid, block, shared_bytes]",
-            )
+            refuse("kernel[...]", config, "kernel[grid, block], kernel[grid, block, shared_bytes]")
         return _core.kernel_with(self._handle, *config)
 
     def launch(
@@ -192,12 +189,5 @@ class Kernel:
             DriverError: CUDA refused the launch.
         """
         _core.kernel_with(
-            self._handle,
-            grid,
-            block,
-            shared_bytes,
-            cluster,
-            cooperative,
-            enable_pdl,
-            stream,
+            self._handle, grid, block, shared_bytes, cluster, cooperative, enable_pdl, stream
         )(*args)

@@ -21,7 +21,7 @@ from cubinery._errors import (
     refuse_type,
 )
 from cubinery._kernel import Kernel, SourceOptions, checked_source
-from cubinery._options import StrPath, milliseconds, path_bytes
+from cubinery._options import StrPath, path_bytes
 
 # What becomes of one configuration: it is written down and never chosen.
 _OWN_ERRORS = (CompileError, DriverError, UnsupportedError)
@@ -181,10 +181,7 @@ class TunableKernel:
         """
         context = self.context if context is None else checked_context(context)
         return [
-            {
-                **context.compile_source(self._source, **self._given_for(i)),
-                "choices": dict(vars(c)),
-            }
+            {**context.compile_source(self._source, **self._given_for(i)), "choices": dict(vars(c))}
             for i, c in enumerate(self._configurations)
         ]
 
@@ -229,13 +226,7 @@ class TunableKernel:
         """
         _checked_call("operands", operands, "a callable that returns the arguments of a launch")
         _checked_call("check", check, "a callable of a launch that returns whether it is right")
-        settings = {
-            "budget_ms": milliseconds("budget", budget),
-            "exhaustive_up_to": exhaustive_up_to,
-            "seed": seed,
-            "compile_threads": compile_threads,
-            "again": again,
-        }
+        settings = tuning.settings_of(budget, exhaustive_up_to, seed, compile_threads, again)
         context = self.context
         context.compile_source(self._source, **self._given_for(0))
         calls = _Calls(self, context, operands, check)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cubinery import _core
 from cubinery._errors import Error, refuse, refuse_type
-from cubinery._options import StrPath, path_bytes, with_paths
+from cubinery._options import StrPath, milliseconds, path_bytes, with_paths
 from cubinery._problem import Problem
 
 # As Context.tune() describes it.
@@ -28,6 +28,19 @@ class _Asked:
         except BaseException as error:
             self.error = error
             return True
+
+
+def settings_of(
+    budget: float, exhaustive_up_to: int, seed: int, compile_threads: int, again: bool
+) -> dict[str, object]:
+    """What Context.tune() takes, as the C API names it."""
+    return {
+        "budget_ms": milliseconds("budget", budget),
+        "exhaustive_up_to": exhaustive_up_to,
+        "seed": seed,
+        "compile_threads": compile_threads,
+        "again": again,
+    }
 
 
 def settings_json(settings: Mapping[str, object]) -> str:
