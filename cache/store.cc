@@ -146,6 +146,28 @@ std::vector<KnownEntry> Store::known(std::string_view kernel) const {
   return known;
 }
 
+std::vector<Entry> Store::with_any_headers(const Identity& request, std::size_t most) const {
+  std::vector<Entry> entries;
+  if (!paths::is_kernel_name(request.kernel)) return entries;
+  const std::lock_guard<std::mutex> guard(fronts_mutex_);
+  visit_layers([&](Layer& layer) {
+    if (!layer.trouble.empty()) return false;
+    for (const std::string& name :
+         names_with(layer, fmt::format("{}-", request.kernel), Names::kAnyTime)) {
+      if (entries.size() == most) return true;
+      std::optional<Identity> identity = identity_of(layer, name);
+      if (!identity) continue;
+      identity->headers_digest = request.headers_digest;
+      identity->nvrtc = request.nvrtc;
+      if (*identity != request) continue;
+      EntryFile file = layer.read(*env_, name, options_.trust);
+      if (file.entry && file.trouble.empty()) entries.push_back(*std::move(file.entry));
+    }
+    return false;
+  });
+  return entries;
+}
+
 Result<GcResult> Store::gc(std::optional<std::uint64_t> limit_bytes) {
   if (options_.dir.empty()) return no_directory();
   CUBINERY_RETURN_IF_ERROR(check_trusted(options_.dir));

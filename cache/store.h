@@ -137,6 +137,10 @@ class Store {
   // miss.
   std::vector<KnownEntry> known(std::string_view kernel) const;
 
+  // Whole entries of a request whose headers are not known yet, whatever theirs are, at most
+  // `most`, as far as lists that were made before have them.  What cannot be used is left out.
+  std::vector<Entry> with_any_headers(const Identity& request, std::size_t most) const;
+
   // Removes stale temporaries and lock files, damaged entries, and least recently used entries
   // until the directory holds at most `limit_bytes` (the store's own limit when not given).
   Result<GcResult> gc(std::optional<std::uint64_t> limit_bytes = std::nullopt);

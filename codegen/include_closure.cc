@@ -344,6 +344,7 @@ class IncludeWalk {
     const Node** const slot = &known->second;  // stays where it is
     Result<std::shared_ptr<const IncludeFile>> file = read_(root, place);
     if (!file) return std::move(file).error();
+    questions_.push_back({root, place, *file});
     if (*file == nullptr) return nullptr;
     std::string name = place;
     for (std::size_t before = 0; before < root && name == place; ++before) {
@@ -402,6 +403,7 @@ class IncludeWalk {
     std::sort(closure.files.begin(), closure.files.end(),
               [](const auto& a, const auto& b) { return a.name < b.name; });
     closure.absent.assign(absent_.begin(), absent_.end());
+    closure.questions = std::move(questions_);
     std::string text;
     for (const IncludeClosure::File& file : closure.files) {
       text += fmt::format("file {}:{} {}\n", file.name.size(), file.name, file.file->digest);
@@ -430,6 +432,7 @@ class IncludeWalk {
   std::size_t known_wrappers_ = 0;
   IncludeMacros macros_;
   std::vector<Pending> pending_;
+  std::vector<IncludeQuestion> questions_;
   std::size_t bytes_ = 0;
 };
 

@@ -51,6 +51,17 @@ struct TextEdit {
   std::string text;
 };
 
+// What include_closure() asked its reader for, in its order: where each answer is the same again,
+// and so are source, options and the number of folders, the closure is the same too.
+struct IncludeQuestion {
+  std::size_t root;
+  std::string name;
+  std::shared_ptr<const IncludeFile> file;  // null: there is none
+};
+
+// Persistent: raised when a closure of the same answers becomes another.
+inline constexpr int kIncludeRules = 1;
+
 struct IncludeClosure {
   struct File {
     std::string name;  // the compiler's: that of the file in the first folder that has it
@@ -60,6 +71,7 @@ struct IncludeClosure {
   std::vector<File> files;          // in the order of their names
   std::vector<std::string> absent;  // looked for, and in no folder; in their order
   std::vector<TextEdit> source_edits;
+  std::vector<IncludeQuestion> questions;
   // Of names, contents and edits, and of what is absent.  No path of a folder and no time is in it.
   std::string digest;
 

@@ -43,6 +43,10 @@ Status check_parameter(const Recipe& recipe, const std::string& symbol, std::str
                              wrong_parameter(parameters->bytes, *recipe.param_bytes), identity.key);
 }
 
+// Entries of one text that are compared with what it includes; those of headers that are edited
+// again and again are many.
+constexpr std::size_t kMostClosures = 8;
+
 KernelInfo info_of(const Identity& identity) {
   return {.kernel = identity.kernel,
           .canonical = identity.key,
@@ -125,7 +129,14 @@ Result<Recipe> Context::State::recipe(const KernelSpec& spec, bool to_load) cons
 Result<Recipe> Context::State::recipe(const KernelSource& source, bool to_load) const {
   if (to_load) CUBINERY_RETURN_IF_ERROR(check_device(source.name));
   CUBINERY_RETURN_IF_ERROR(process.check());
-  return recipe_of(source, *included, arch);
+  if (!store) return recipe_of(source, *included, arch);
+  return recipe_of(source, *included, arch, [this](const Identity& request) {
+    std::vector<KnownClosure> known;
+    for (const Entry& entry : store->with_any_headers(request, kMostClosures)) {
+      known.push_back({entry.identity.headers_digest, questions_in(entry.metadata)});
+    }
+    return known;
+  });
 }
 
 LazyCompiler::Opened Context::State::open(Compiler which) const {
@@ -238,7 +249,8 @@ Result<Context::State::Made> Context::State::build(const Recipe& recipe,
   if (!output) return compile_failure(*input, identity, output.error());
   ++compiles_;
   Made made{.compiled = {.info = info_of(identity), .source = Source::kCompiled, .path = {}},
-            .cubin = std::move(output->cubin)};
+            .cubin = std::move(output->cubin),
+            .questions = std::move(input->questions)};
   KernelInfo& info = made.compiled.info;
   info.compile_ms = elapsed.count();
   info.symbol = std::move(output->symbol);
@@ -279,8 +291,9 @@ Result<Context::State::Made> Context::State::make_once(const Recipe& recipe, Wai
   ++misses_;
   Result<Made> made = build(recipe, identity);
   if (!made || !store) return made;
-  const Entry entry{
-      .identity = identity, .metadata = metadata_json(made->compiled.info), .cubin = made->cubin};
+  const Entry entry{.identity = identity,
+                    .metadata = metadata_json(made->compiled.info, std::move(made->questions)),
+                    .cubin = made->cubin};
   // A failed write is logged and counted by the store, and is not the caller's problem.
   if (Result<std::string> path = store->publish(entry, std::ref(judge))) {
     made->compiled.path = std::move(*path);

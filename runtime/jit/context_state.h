@@ -76,6 +76,7 @@ struct Context::State {
   struct Made {
     CompiledKernel compiled;
     std::string cubin;
+    std::string questions = {};  // of a text that was compiled: CompileInput::questions
   };
   // One kernel of the memory table.  Its mutex makes concurrent callers of one key share one
   // compilation.

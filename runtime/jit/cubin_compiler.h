@@ -30,6 +30,8 @@ struct CompileInput {
   bool share_headers = false;
   // With it: names that were looked for and that no header has (IncludeClosure::absent).
   std::vector<std::string> absent = {};
+  // What an entry keeps of the headers' closure (questions_text()); empty: nothing.
+  std::string questions = {};
 };
 
 // What became of CompileInput::share_headers.

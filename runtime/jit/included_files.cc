@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <utility>
+
 #include "cache/env.h"
 #include "codegen/bundle.h"
 #include "codegen/identity.h"
+#include "codegen/utf8.h"
 
 namespace cubinery {
 namespace {
@@ -12,7 +18,23 @@ namespace {
 // Longer ones no file system has.
 constexpr std::size_t kMaxName = 4096;
 
+// Of what an entry keeps.  With CuTe's tensor.hpp it is 46 KB.
+constexpr std::size_t kMostQuestionBytes = std::size_t{1} << 20;
+
+// In the place of a folder's path.
+constexpr const char* kLibrary = "<embedded>";
+
 using FoundFile = std::shared_ptr<const IncludeFile>;
+
+// Of a line "+ 0 cute/tensor.hpp": the folder's number and the name.
+std::optional<std::pair<std::size_t, std::string>> question_in(std::string_view line) {
+  if (line.size() < 5 || (line[0] != '+' && line[0] != '-') || line[1] != ' ') return std::nullopt;
+  const char* const end = line.data() + line.size();
+  std::size_t root = 0;
+  const auto [behind, error] = std::from_chars(line.data() + 2, end, root);
+  if (error != std::errc() || behind == end || *behind != ' ') return std::nullopt;
+  return std::pair(root, std::string(behind + 1, end));
+}
 
 Status include_error(const Status& error) {
   return Status(error.code(), fmt::format("include: {}", error.message()));
@@ -34,31 +56,39 @@ class IncludedFiles::Reader {
       : files_(*files), roots_(roots), folders_(roots.size() - 1) {}
 
   Result<FoundFile> read(std::size_t root, const std::string& name) {
-    if (root == folders_.size()) return of_the_library(name);
-    if (name.size() > kMaxName) return FoundFile();
+    std::string text;
+    Result<bool> is_there = read(root, name, &text);
+    if (!is_there) return std::move(is_there).error();
+    return *is_there ? files_.file_of(std::move(text)) : FoundFile();
+  }
+
+  // Whether there is one; its text.
+  Result<bool> read(std::size_t root, const std::string& name, std::string* text) {
+    if (root == folders_.size()) return read_of_the_library(name, text);
+    if (name.size() > kMaxName) return false;
     const std::size_t slash = name.rfind('/');
     Result<bool> exists = has_folder(root, slash == name.npos ? "" : name.substr(0, slash));
-    if (!exists) return std::move(exists).error();
-    if (!*exists) return FoundFile();
+    if (!exists || !*exists) return exists;
     const std::string path = fmt::format("{}/{}", roots_[root], name);
-    std::string text;
     FileInfo info;
-    if (const std::error_code error = env_->read(path, &text, &info)) {
-      if (is_no_file(error)) return FoundFile();
+    if (const std::error_code error = env_->read(path, text, &info)) {
+      if (is_no_file(error)) return false;
       // A folder of that name is passed over.
-      if (!env_->stat(path, &info) && info.kind == FileKind::kDirectory) return FoundFile();
+      if (!env_->stat(path, &info) && info.kind == FileKind::kDirectory) return false;
       return include_error(read_error(path, error));
     }
     const Status owner = check_owner(*env_, path, info, files_.trust_);
     if (!owner.ok()) return include_error(owner);
-    return files_.file_of(std::move(text));
+    return true;
   }
 
  private:
-  FoundFile of_the_library(const std::string& name) {
-    if (!name.starts_with("common/") && !name.starts_with("cubinery/")) return nullptr;
+  static bool read_of_the_library(const std::string& name, std::string* text) {
+    if (!name.starts_with("common/") && !name.starts_with("cubinery/")) return false;
     const auto found = embedded_templates().find(name);
-    return found == embedded_templates().end() ? nullptr : files_.file_of(found->second);
+    if (found == embedded_templates().end()) return false;
+    *text = found->second;
+    return true;
   }
 
   // Whether a root has the folder, which must be one that nobody else can write.
@@ -90,8 +120,47 @@ class IncludedFiles::Reader {
   std::vector<std::unordered_map<std::string, bool>> folders_;  // by their names in each root
 };
 
+std::string questions_text(const IncludeClosure& closure, std::size_t roots) {
+  std::string lines;
+  std::string answers;
+  for (const IncludeQuestion& question : closure.questions) {
+    if (question.name.find('\n') != std::string::npos || !is_utf8(question.name)) return "";
+    const std::string line =
+        fmt::format("{} {} {}\n", question.file ? '+' : '-', question.root, question.name);
+    lines += line;
+    answers += line;
+    if (question.file) answers += question.file->digest;
+  }
+  if (lines.size() > kMostQuestionBytes) return "";
+  return fmt::format("{} {} {}\n{}", kIncludeRules, roots, digest_of(answers), lines);
+}
+
+bool IncludedFiles::still_give(const std::vector<std::string>& roots, std::string_view questions) {
+  const std::string head = fmt::format("{} {} ", kIncludeRules, roots.size());
+  if (!questions.starts_with(head)) return false;
+  const std::string_view digest = questions.substr(head.size(), questions.find('\n') - head.size());
+  questions.remove_prefix(std::min(questions.size(), head.size() + digest.size() + 1));
+  std::vector<std::string> all = roots;
+  all.emplace_back(kLibrary);
+  Reader reader(this, all);
+  std::string answers;
+  std::string text;  // of one file after the other: its memory is taken once
+  while (!questions.empty()) {
+    const std::string_view line = questions.substr(0, questions.find('\n'));
+    questions.remove_prefix(std::min(questions.size(), line.size() + 1));
+    const std::optional<std::pair<std::size_t, std::string>> asked = question_in(line);
+    if (!asked || asked->first >= all.size()) return false;
+    const Result<bool> is_there = reader.read(asked->first, asked->second, &text);
+    if (!is_there || *is_there != line.starts_with('+')) return false;
+    answers += line;
+    answers += '\n';
+    if (*is_there) answers += digest_of(text);
+  }
+  return digest == digest_of(answers);
+}
+
 Result<IncludeClosure> IncludedFiles::closure_of(IncludeQuery query) {
-  query.roots.emplace_back("<embedded>");
+  query.roots.emplace_back(kLibrary);
   Reader reader(this, query.roots);
   return include_closure(
       query, [&](std::size_t root, const std::string& name) { return reader.read(root, name); });

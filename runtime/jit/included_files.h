@@ -4,13 +4,32 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "cache/trust.h"
 #include "codegen/include_closure.h"
 #include "cubinery/status.h"
 
 namespace cubinery {
+
+// What an entry keeps of the closure that it was made from: as much as tells that folders still
+// have it, without a search for directives.
+struct KnownClosure {
+  std::string digest;     // IncludeClosure::digest
+  std::string questions;  // questions_text() of it
+};
+
+// Persistent, in the metadata of entries: the rules, the number of folders, the digest of these
+// lines and of what the files have, and each question's answer, folder and name:
+//
+//   1 3 212df07d199c69407a37d8b8406d1d2a
+//   + 0 cute/tensor.hpp
+//   - 0 cute/cute/config.hpp
+//
+// Empty where a name is no text, or all of it is longer than 1 MiB.
+std::string questions_text(const IncludeClosure& closure, std::size_t roots);
 
 // Thread-safe.  Every call reads the files, since their contents are what a kernel is made from;
 // what was seen in a text is kept, so that it is not searched for directives again.
@@ -25,6 +44,11 @@ class IncludedFiles {
   // those of the trust could have written it, its folder, or a folder between that and the root
   // (cache/trust.h).
   Result<IncludeClosure> closure_of(IncludeQuery query);
+
+  // Whether closure_of() the query whose closure has these questions would give it: the folders
+  // answer each as they did, with the same contents.  False also where a file cannot be read or
+  // trusted.
+  bool still_give(const std::vector<std::string>& roots, std::string_view questions);
 
  private:
   class Reader;

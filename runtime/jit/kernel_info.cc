@@ -108,7 +108,7 @@ std::string unknown_name(std::string_view log) {
   return is_alone ? why : "";
 }
 
-std::string metadata_json(const KernelInfo& info) {
+std::string metadata_json(const KernelInfo& info, std::string questions) {
   // Persistent: the order too, that of the alphabet.
   Json object{{"compile_ms", info.compile_ms},
               {"log", info.log},
@@ -117,7 +117,15 @@ std::string metadata_json(const KernelInfo& info) {
               {"spill_store_bytes", info.spill_store_bytes},
               {"static_shared_bytes", info.static_shared_bytes}};
   if (!info.symbol.empty()) object["symbol"] = info.symbol;
+  if (!questions.empty()) object["includes"] = std::move(questions);
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string questions_in(std::string_view json) {
+  const Result<Json> object = read_json("", json);
+  if (!object || !object->is_object()) return "";
+  const auto found = object->find("includes");
+  return found != object->end() && found->is_string() ? found->get<std::string>() : "";
 }
 
 bool read_metadata(std::string_view json, KernelInfo* info) {

@@ -24,8 +24,11 @@ std::string unknown_name(std::string_view log);
 
 // The metadata of a cache entry.  Persistent names; identity fields (kernel, key, arch, nvrtc) are
 // not repeated in it.
-std::string metadata_json(const KernelInfo& info);
+// `questions`: of what a text includes (questions_text()); empty: none.
+std::string metadata_json(const KernelInfo& info, std::string questions = "");
 // Fills the same fields; false: not what metadata_json() prints, or numbers that no kernel has.
 bool read_metadata(std::string_view json, KernelInfo* info);
+// What metadata_json() was given of it.
+std::string questions_in(std::string_view json);
 
 }  // namespace cubinery

@@ -72,6 +72,41 @@ Status check_text(const KernelSource& source, const std::string& kernel) {
                 fmt::format("source of {} has a zero byte at {}; accepted: text", kernel, zero));
 }
 
+Result<IncludeClosure> closure_of(const KernelSource& source,
+                                  const std::vector<std::string>& options, const std::string& path,
+                                  IncludedFiles& included) {
+  return included.closure_of(
+      {.source = source.source, .path = path, .roots = source.includes, .options = options});
+}
+
+// The digest of the closure that the folders have as when an entry was made; empty: of none.
+std::string still_included(const KernelSource& source, IncludedFiles& included,
+                           std::vector<KnownClosure> known) {
+  for (KnownClosure& closure : known) {
+    if (included.still_give(source.includes, closure.questions)) return std::move(closure.digest);
+  }
+  return "";
+}
+
+CompileInput input_of(const IncludeClosure& closure, const KernelSource& source,
+                      const std::string& path, const std::vector<std::string>& options,
+                      const std::string& arch) {
+  return {.path = path,
+          .source = closure.source(source.source),
+          .headers = closure.headers(),
+          .options = with_arch(options, arch),
+          .name = source.name,
+          .share_headers = source.share_headers,
+          .absent = closure.absent,
+          .questions = questions_text(closure, source.includes.size())};
+}
+
+Status changed_meanwhile(const std::string& path) {
+  return Status(Code::kIo, fmt::format("{}: what it includes has changed since it was asked for; "
+                                       "ask again",
+                                       path));
+}
+
 }  // namespace
 
 const std::vector<std::string>& fixed_compile_options(Compiler compiler) {
@@ -116,7 +151,7 @@ Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const s
 }
 
 Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
-                         const std::string& arch) {
+                         const std::string& arch, const KnownClosures& known) {
   Result<std::string> plain = plain_name(source.name);
   if (!plain) return std::move(plain).error();
   CUBINERY_RETURN_IF_ERROR(check_text(source, *plain));
@@ -125,15 +160,10 @@ Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
   if (!compile_options) return std::move(compile_options).error();
   // No text's kernel is called "source": see is_source_key().
   const std::string kernel = *plain == "source" ? "source_" : *plain;
-  Result<IncludeClosure> closure = included.closure_of({.source = source.source,
-                                                        .path = kernel + ".cu",
-                                                        .roots = source.includes,
-                                                        .options = *compile_options});
-  if (!closure) return std::move(closure).error();
   Recipe recipe{.identity = {.kernel = kernel,
                              .key = source_key(source),
                              .template_digest = digest_of(source.source),
-                             .headers_digest = closure->digest,
+                             .headers_digest = {},
                              .options = options_text(*compile_options),
                              .arch = arch,
                              .nvrtc = {}},
@@ -142,15 +172,24 @@ Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
                 .symbol = {},
                 .param_bytes = {},
                 .allow_spills = source.allow_spills};
-  recipe.input = [path = recipe.origin, source, arch, closure = *std::move(closure),
-                  given = *std::move(compile_options)]() -> Result<CompileInput> {
-    return CompileInput{.path = path,
-                        .source = closure.source(source.source),
-                        .headers = closure.headers(),
-                        .options = with_arch(given, arch),
-                        .name = source.name,
-                        .share_headers = source.share_headers,
-                        .absent = closure.absent};
+  if (known && !source.includes.empty()) {
+    recipe.identity.headers_digest = still_included(source, included, known(recipe.identity));
+  }
+  std::optional<IncludeClosure> found;
+  if (recipe.identity.headers_digest.empty()) {
+    Result<IncludeClosure> closure = closure_of(source, *compile_options, recipe.origin, included);
+    if (!closure) return std::move(closure).error();
+    recipe.identity.headers_digest = closure->digest;
+    found = *std::move(closure);
+  }
+  recipe.input = [&included, path = recipe.origin, source, arch, found = std::move(found),
+                  given = *std::move(compile_options),
+                  digest = recipe.identity.headers_digest]() -> Result<CompileInput> {
+    if (found) return input_of(*found, source, path, given, arch);
+    Result<IncludeClosure> closure = closure_of(source, given, path, included);
+    if (!closure) return std::move(closure).error();
+    if (closure->digest != digest) return changed_meanwhile(path);
+    return input_of(*closure, source, path, given, arch);
   };
   return recipe;
 }

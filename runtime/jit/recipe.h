@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "codegen/identity.h"
 #include "cubinery/fields.h"
@@ -37,9 +38,13 @@ const std::vector<std::string>& fixed_compile_options(Compiler compiler = Compil
 // kInvalidKey, kIo, kCompileFailed: as find_template() says.
 Result<Recipe> recipe_of(const KernelSpec& spec, const Options& options, const std::string& arch);
 
+// What the entries of a text say that it includes, given its identity without headers_digest.
+using KnownClosures = std::function<std::vector<KnownClosure>(const Identity&)>;
+
 // kInvalidArgument: a name that is none, a text of nothing, an option that is refused.  Errors of
-// IncludedFiles::closure_of().
+// IncludedFiles::closure_of().  `known`: where folders still have one of these closures, directives
+// are not searched for; null: they are.  `included` must live as long as the recipe.
 Result<Recipe> recipe_of(const KernelSource& source, IncludedFiles& included,
-                         const std::string& arch);
+                         const std::string& arch, const KnownClosures& known = nullptr);
 
 }  // namespace cubinery

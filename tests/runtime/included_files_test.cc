@@ -81,6 +81,10 @@ Result<IncludeClosure> closure_of(const std::vector<std::string>& roots,
       {.source = source, .path = "k.cu", .roots = roots, .options = {}});
 }
 
+std::string questions_of(const Folders& folders) {
+  return questions_text(closure_of(folders.roots()).value(), folders.roots().size());
+}
+
 std::string digest_in(const Folders& folders) {
   const Result<IncludeClosure> closure = closure_of(folders.roots());
   return closure ? closure->digest : std::string(closure.error().message());
@@ -120,17 +124,22 @@ TEST_CASE("EveryEditOfAReachedHeaderChangesTheDigest", "[cpu]") {
   write_tree(folders);
   const std::string before = digest_in(folders);
   REQUIRE(before.size() == 32);
+  IncludedFiles files;
+  const std::string questions = questions_of(folders);
+  REQUIRE(files.still_give(folders.roots(), questions));
   INFO(place.file);
   folders.append(place.file, place.what);
   const std::string after = digest_in(folders);
   CHECK(after.size() == 32);
   CHECK(after != before);
+  CHECK_FALSE(files.still_give(folders.roots(), questions));
 }
 
 TEST_CASE("WhatIsNotReachedDoesNotChangeTheDigest", "[cpu]") {
   const Folders folders;
   write_tree(folders);
   const std::string before = digest_in(folders);
+  const std::string questions = questions_of(folders);
   folders.append("cutlass/cute/unreached.hpp", "int x;\n");
   folders.append("cutlass/new.hpp", "int x;\n");
   folders.append("toolkit/cccl/cuda_bf16.h", "int behind;\n");
@@ -141,9 +150,58 @@ TEST_CASE("WhatIsNotReachedDoesNotChangeTheDigest", "[cpu]") {
   const Folders moved("/elsewhere and longer");
   write_tree(moved);
   CHECK(digest_in(moved) == before);
+  IncludedFiles files;
+  CHECK(files.still_give(folders.roots(), questions));
+  CHECK(files.still_give(moved.roots(), questions));
   std::vector<std::string> roots = moved.roots();
   roots.insert(roots.begin(), "/nowhere");
   CHECK(closure_of(roots)->digest == before);
+}
+
+// Persistent: entries keep it.
+TEST_CASE("TheQuestionsOfAClosureAreThisText", "[cpu]") {
+  const Folders folders;
+  folders.write("cutlass/a.h", "#include \"b.h\"\n#include <common/absent.h>\n");
+  folders.write("toolkit/b.h", "int b;\n");
+  const IncludeClosure closure = closure_of(folders.roots(), "#include <a.h>").value();
+  CHECK(questions_text(closure, 3) ==
+        "1 3 9e1b5ec14084f40e7dae30625eb20194\n"
+        "+ 0 a.h\n"
+        "- 0 b.h\n"
+        "+ 1 b.h\n"
+        "- 0 common/absent.h\n"
+        "- 1 common/absent.h\n"
+        "- 2 common/absent.h\n"
+        "- 3 common/absent.h\n");
+}
+
+TEST_CASE("QuestionsThatAreNoneAreNotAnswered", "[cpu]") {
+  const Folders folders;
+  write_tree(folders);
+  IncludedFiles files;
+  const std::string questions = questions_of(folders);
+  std::vector<std::string> roots = folders.roots();
+  for (std::size_t length = 0; length + 1 < questions.size(); ++length) {
+    INFO(length);
+    CHECK_FALSE(files.still_give(roots, questions.substr(0, length)));
+  }
+  for (const std::string& text :
+       {"2" + questions.substr(1), questions + "+ 0 cute/tensor.hpp\n", questions + "\n",
+        questions + "- 4 x\n", questions + "- -1 x\n", questions + "- 99999999999999999999 x\n",
+        questions + "? 0 x\n", questions + "- 0x\n"}) {
+    INFO(text.substr(questions.size() - 1));
+    CHECK_FALSE(files.still_give(roots, text));
+  }
+  // Numbers of folders are other folders' now.
+  roots.insert(roots.begin(), "/nowhere");
+  CHECK_FALSE(files.still_give(roots, questions));
+}
+
+TEST_CASE("AClosureWithANameThatIsNoTextIsNotKept", "[cpu]") {
+  const Folders folders;
+  const IncludeClosure closure = closure_of(folders.roots(), "#include <\xff.h>").value();
+  CHECK(closure.absent == std::vector<std::string>{"\xff.h"});
+  CHECK(questions_text(closure, 3).empty());
 }
 
 TEST_CASE("NoNameOfAHeaderHasAPath", "[cpu]") {
@@ -191,6 +249,9 @@ TEST_CASE("AHeaderThatOthersCanWriteIsRefused", "[cpu]") {
             " can be written by other users, who could run code as us through it; chmod go-w, or "
             "set trust_shared_dirs (CUBINERY_TRUST=all)");
   CHECK(closure_of(folders.roots(), kSource, {.everybody = true}));
+  const std::string questions = questions_text(
+      closure_of(folders.roots(), kSource, {.everybody = true}).value(), folders.roots().size());
+  CHECK_FALSE(IncludedFiles().still_give(folders.roots(), questions));
 }
 
 TEST_CASE("WhatALinkLeadsToMustBeTrusted", "[cpu]") {

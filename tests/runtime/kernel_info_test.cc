@@ -93,6 +93,12 @@ TEST_CASE("MetadataIsThisJson", "[cpu]") {
   CHECK(metadata_json(KernelInfo{.registers = 40, .compile_ms = 1.5, .log = {}}) ==
         R"({"compile_ms":1.5,"log":"","registers":40,"spill_load_bytes":0,"spill_store_bytes":0,)"
         R"("static_shared_bytes":0})");
+  const std::string of_text = metadata_json(KernelInfo{.symbol = "f"}, "1 0 d\n+ 0 \"a\".h\n");
+  CHECK(of_text.ends_with(R"(,"symbol":"f","includes":"1 0 d\n+ 0 \"a\".h\n"})"));
+  CHECK(questions_in(of_text) == "1 0 d\n+ 0 \"a\".h\n");
+  for (const std::string none : {"", "{", "[]", "{}", R"({"includes":1})"}) {
+    CHECK(questions_in(none).empty());
+  }
 }
 
 TEST_CASE("MetadataSurvivesARoundTrip", "[cpu]") {

@@ -8,7 +8,9 @@
 
 #include "cache/entry_file.h"
 #include "cache/store.h"
+#include "codegen/identity.h"
 #include "cubinery/context.h"
+#include "runtime/jit/kernel_info.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
@@ -156,6 +158,45 @@ TEST_CASE("AnEditIsSeenWhateverItsTimeAndSize", "[nvrtc][source]") {
     std::filesystem::remove(bench.header());
     std::filesystem::create_symlink(bench.dir.path() + "/elsewhere.h", bench.header());
     CHECK(context.compile(bench.source)->source == Source::kCompiled);
+  }
+}
+
+// An entry lists what its text includes: where folders still have that, no directive is looked for.
+TEST_CASE("AnEntrysOwnListOfHeadersDecides", "[nvrtc][source]") {
+  const Bench bench(any_compiler());
+  const EntryFile file = read_entry_file(*posix_env(), bench.entry, Trust{});
+  REQUIRE(file.entry);
+  const std::string questions = questions_in(file.entry->metadata);
+  CHECK(questions.ends_with("\n+ 0 step.h\n"));
+  // A list of nothing fits any folder.
+  Entry entry = *file.entry;
+  KernelInfo info;
+  REQUIRE(read_metadata(entry.metadata, &info));
+  entry.metadata = metadata_json(info, "1 1 " + digest_of("") + "\n");
+  Store store({.dir = bench.options().cache_dir});
+  REQUIRE(store.publish(entry, [](const Entry&) { return std::optional<std::string>("bad"); }));
+  bench.write_header("constexpr int kStep = 2;");
+  const Context context = Context::create(bench.options()).value();
+  CHECK(context.get(bench.source));
+  CHECK(context.stats().compiles == 0);
+  CHECK(context.explain(bench.source).error().message() ==
+        "add.cu: what it includes has changed since it was asked for; ask again");
+  // One that cannot be read as such is none.
+  entry.metadata = metadata_json(info, "no list");
+  REQUIRE(store.publish(entry, [](const Entry&) { return std::optional<std::string>("bad"); }));
+  check_made_again(bench);
+}
+
+TEST_CASE("HeadersThatGoBackToWhatTheyWereAreFoundAgain", "[nvrtc][source]") {
+  const Bench bench(any_compiler());
+  for (int edit = 2; edit < 12; ++edit) {
+    bench.write_header(("constexpr int kStep = " + std::to_string(edit) + ";").c_str());
+    CHECK(Context::create(bench.options()).value().compile(bench.source)->source ==
+          Source::kCompiled);
+  }
+  for (int edit = 1; edit < 12; ++edit) {
+    bench.write_header(("constexpr int kStep = " + std::to_string(edit) + ";").c_str());
+    CHECK(Context::create(bench.options()).value().compile(bench.source)->source == Source::kDisk);
   }
 }
 
