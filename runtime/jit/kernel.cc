@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
+#include "cache/cubin_note.h"
 #include "codegen/arch.h"
 #include "runtime/jit/kernel_state.h"
 
@@ -66,7 +68,7 @@ class Loader {
         check(driver_.cuLibraryGetKernel(&kernel, state_->library, symbol.c_str()),
               "cuLibraryGetKernel"));
     CUBINERY_RETURN_IF_ERROR(recipe_.param_bytes ? check_parameter(kernel)
-                                                 : read_parameters(kernel));
+                                                 : add_parameters(kernel, cubin, symbol));
     CUBINERY_RETURN_IF_ERROR(
         check(driver_.cuKernelGetFunction(&state_->function, kernel), "cuKernelGetFunction"));
     CUBINERY_RETURN_IF_ERROR(set_limits(kernel));
@@ -97,17 +99,19 @@ class Loader {
                                state_->info.canonical);
   }
 
-  // All that there are.
-  Status read_parameters(CUkernel kernel) {
-    std::size_t offset = 0;
-    std::size_t bytes = 0;
-    CUresult result = CUDA_SUCCESS;
-    while ((result = driver_.cuKernelGetParamInfo(kernel, state_->parameters.size(), &offset,
-                                                  &bytes)) == CUDA_SUCCESS) {
+  // As many as the cubin says: a question for one more is an error that tools for CUDA report.
+  Status add_parameters(CUkernel kernel, const std::string& cubin, const std::string& symbol) {
+    const std::optional<KernelParameters> parameters = read_parameters(cubin, symbol);
+    const int count = parameters ? parameters->count : 0;
+    for (int i = 0; i < count; ++i) {
+      std::size_t offset = 0;
+      std::size_t bytes = 0;
+      CUBINERY_RETURN_IF_ERROR(
+          check(driver_.cuKernelGetParamInfo(kernel, static_cast<std::size_t>(i), &offset, &bytes),
+                "cuKernelGetParamInfo"));
       state_->parameters.push_back(bytes);
     }
-    if (result == CUDA_ERROR_INVALID_VALUE) return {};  // there is no such parameter
-    return check(result, "cuKernelGetParamInfo");
+    return {};
   }
 
   // What a block may have.

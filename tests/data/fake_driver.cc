@@ -236,7 +236,10 @@ CUresult cuKernelGetParamInfo(CUkernel kernel, std::size_t index, std::size_t* o
                               std::size_t* bytes) {
   const std::lock_guard lock(mutex);
   const std::vector<std::size_t> sizes = parameters_of(name_of(kernel));
-  if (index >= sizes.size()) return CUDA_ERROR_INVALID_VALUE;
+  if (index >= sizes.size()) {
+    ++settings.absent_parameters;
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   *offset = 0;
   *bytes = sizes[index];
   return CUDA_SUCCESS;

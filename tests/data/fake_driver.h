@@ -64,6 +64,7 @@ struct FakeSettings {
   int pushes = 0;                                     // contexts pushed
   std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
   std::set<std::string> large_clusters;               // kernels that asked for them
+  int absent_parameters = 0;                          // asked for, of whatever kernel
   bool invalidated = false;                           // the capture, by a call that it forbids
   std::vector<FakeLaunch> launches;
   std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded

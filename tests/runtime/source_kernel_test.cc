@@ -201,6 +201,7 @@ TEST_CASE("ParametersOfManySizesAreRead", "[nvrtc][source]") {
     const std::string source = structs + "__global__ void k(" + parameters + ") {}";
     const Kernel kernel = bench.get({.name = "k", .source = source});
     CHECK(kernel.parameter_bytes() == sizes);
+    CHECK(bench.fake->absent_parameters == 0);
     const auto launch = [&] {
       return kernel.launch_array(nullptr, {.block = {1}}, arguments.data(), sizes.data(),
                                  sizes.size());
