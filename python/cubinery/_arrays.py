@@ -248,15 +248,27 @@ def workspace(like: Any, size: int, stream: int | None, device: int) -> Any:
             f"workspace: None with arrays of {name}, whose memory is not tied to a stream; "
             f"accepted: an array of {size} bytes that lives until the launch has ended"
         )
-    with _stream_scope(module, stream, device):
+    with nullcontext() if stream is None else on_stream(module, stream, device):
         return empty(like, (-(-size // _ITEM_BYTES["i64"]),), "i64")
 
 
-def _stream_scope(module: ModuleType, stream: int | None, device: int) -> Any:
-    if stream is None:
-        return nullcontext()
+class _Stream:
+    """A CUDA stream as CuPy takes those of others."""
+
+    def __init__(self, stream: int) -> None:
+        self._stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self._stream  # of version 0 of this protocol
+
+
+def on_stream(module: ModuleType, stream: int, device: int) -> Any:
+    """The scope in which a stream of the current device is the current one of PyTorch or CuPy."""
     if module.__name__ == "torch":
         return module.cuda.stream(module.cuda.ExternalStream(stream, device=device))
+    from_external = getattr(module.cuda.Stream, "from_external", None)
+    if from_external is not None:  # CuPy 14 warns of the older way
+        return from_external(_Stream(stream))
     return module.cuda.ExternalStream(stream, device)
 
 

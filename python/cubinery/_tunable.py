@@ -277,9 +277,9 @@ def _current(stream: int, device: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
         if torch is not None and torch.cuda.is_initialized():
-            stack.enter_context(torch.cuda.stream(torch.cuda.ExternalStream(stream, device)))
+            stack.enter_context(_arrays.on_stream(torch, stream, device))
         if cupy is not None:
-            stack.enter_context(cupy.cuda.ExternalStream(stream, device))
+            stack.enter_context(_arrays.on_stream(cupy, stream, device))
         yield
 
 
