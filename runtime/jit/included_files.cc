@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
-#include <utility>
 
 #include "cache/env.h"
 #include "codegen/bundle.h"
 #include "codegen/identity.h"
 #include "codegen/utf8.h"
+#include "runtime/jit/on_threads.h"
 
 namespace cubinery {
 namespace {
@@ -21,20 +21,15 @@ constexpr std::size_t kMaxName = 4096;
 // Of what an entry keeps.  With CuTe's tensor.hpp it is 46 KB.
 constexpr std::size_t kMostQuestionBytes = std::size_t{1} << 20;
 
+// Questions are asked in parts, for threads to take: files differ in size.
+constexpr std::size_t kLeastOfPart = 100;
+constexpr std::size_t kMostParts = 8;
+constexpr std::size_t kMostThreads = 4;
+
 // In the place of a folder's path.
 constexpr const char* kLibrary = "<embedded>";
 
 using FoundFile = std::shared_ptr<const IncludeFile>;
-
-// Of a line "+ 0 cute/tensor.hpp": the folder's number and the name.
-std::optional<std::pair<std::size_t, std::string>> question_in(std::string_view line) {
-  if (line.size() < 5 || (line[0] != '+' && line[0] != '-') || line[1] != ' ') return std::nullopt;
-  const char* const end = line.data() + line.size();
-  std::size_t root = 0;
-  const auto [behind, error] = std::from_chars(line.data() + 2, end, root);
-  if (error != std::errc() || behind == end || *behind != ' ') return std::nullopt;
-  return std::pair(root, std::string(behind + 1, end));
-}
 
 Status include_error(const Status& error) {
   return Status(error.code(), fmt::format("include: {}", error.message()));
@@ -47,6 +42,13 @@ bool is_no_file(std::error_code error) {
 }
 
 }  // namespace
+
+struct IncludedFiles::Question {
+  std::string_view line;  // "+ 0 cute/tensor.hpp"
+  bool is_there;
+  std::size_t root;
+  std::string name;
+};
 
 // The files of one call: what it has found in a folder stays.
 class IncludedFiles::Reader {
@@ -120,6 +122,25 @@ class IncludedFiles::Reader {
   std::vector<std::unordered_map<std::string, bool>> folders_;  // by their names in each root
 };
 
+std::optional<std::vector<IncludedFiles::Question>> IncludedFiles::questions_in(
+    std::string_view lines, std::size_t roots) {
+  std::vector<Question> questions;
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find('\n'));
+    lines.remove_prefix(std::min(lines.size(), line.size() + 1));
+    const bool is_there = line.starts_with("+ ");
+    if (!is_there && !line.starts_with("- ")) return std::nullopt;
+    const char* const end = line.data() + line.size();
+    std::size_t root = 0;
+    const auto [behind, error] = std::from_chars(line.data() + 2, end, root);
+    if (error != std::errc() || root >= roots || behind == end || *behind != ' ') {
+      return std::nullopt;
+    }
+    questions.push_back({line, is_there, root, std::string(behind + 1, end)});
+  }
+  return questions;
+}
+
 std::string questions_text(const IncludeClosure& closure, std::size_t roots) {
   std::string lines;
   std::string answers;
@@ -142,21 +163,36 @@ bool IncludedFiles::still_give(const std::vector<std::string>& roots, std::strin
   questions.remove_prefix(std::min(questions.size(), head.size() + digest.size() + 1));
   std::vector<std::string> all = roots;
   all.emplace_back(kLibrary);
-  Reader reader(this, all);
+  const std::optional<std::vector<Question>> asked = questions_in(questions, all.size());
+  if (!asked) return false;
+  const std::size_t parts = std::min(kMostParts, asked->size() / kLeastOfPart + 1);
+  std::vector<std::optional<std::string>> answers(parts);
+  on_threads(parts, kMostThreads, [&](std::size_t part) {
+    const std::size_t begin = asked->size() * part / parts;
+    const std::size_t end = asked->size() * (part + 1) / parts;
+    answers[part] = answers_to(all, {asked->data() + begin, end - begin});
+  });
+  std::string text;
+  for (const std::optional<std::string>& answer : answers) {
+    if (!answer) return false;
+    text += *answer;
+  }
+  return digest == digest_of(text);
+}
+
+std::optional<std::string> IncludedFiles::answers_to(const std::vector<std::string>& roots,
+                                                     std::span<const Question> questions) {
+  Reader reader(this, roots);
   std::string answers;
   std::string text;  // of one file after the other: its memory is taken once
-  while (!questions.empty()) {
-    const std::string_view line = questions.substr(0, questions.find('\n'));
-    questions.remove_prefix(std::min(questions.size(), line.size() + 1));
-    const std::optional<std::pair<std::size_t, std::string>> asked = question_in(line);
-    if (!asked || asked->first >= all.size()) return false;
-    const Result<bool> is_there = reader.read(asked->first, asked->second, &text);
-    if (!is_there || *is_there != line.starts_with('+')) return false;
-    answers += line;
+  for (const Question& question : questions) {
+    const Result<bool> is_there = reader.read(question.root, question.name, &text);
+    if (!is_there || *is_there != question.is_there) return std::nullopt;
+    answers += question.line;
     answers += '\n';
     if (*is_there) answers += digest_of(text);
   }
-  return digest == digest_of(answers);
+  return answers;
 }
 
 Result<IncludeClosure> IncludedFiles::closure_of(IncludeQuery query) {

@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,6 +54,14 @@ class IncludedFiles {
 
  private:
   class Reader;
+  struct Question;
+
+  // Of the lines behind the first; nullopt: one is none.
+  static std::optional<std::vector<Question>> questions_in(std::string_view lines,
+                                                           std::size_t roots);
+  // The lines, each with its file's digest; nullopt: an answer is another one now.
+  std::optional<std::string> answers_to(const std::vector<std::string>& roots,
+                                        std::span<const Question> questions);
 
   std::shared_ptr<const IncludeFile> file_of(std::string text);
 
