@@ -82,8 +82,26 @@ void launch_rows(const Gpu& gpu, bool quick, const std::string& prefix, const De
   put(results, prefix + "launch_over_bare", ours_us / bare_us, "ratio");
 }
 
+// A kernel from a text, with arguments of three sizes.
+void text_launch_rows(const Gpu& gpu, bool quick, const DeviceStream& stream, Results* results) {
+  const Kernel kernel = gpu.context()
+                            .get({.name = "scale", .source = R"(
+__global__ void scale(float* x, double by, int n) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] *= by;
+})"})
+                            .value();
+  const DeviceBuffer x(gpu, 1024 * sizeof(float));
+  float* const data = static_cast<float*>(x.data());
+  const auto launch = [&] {
+    return kernel.launch(stream.get(), {.grid = {4}, .block = {256}}, data, 0.5, 1024);
+  };
+  launch_rows(gpu, quick, "text_", stream, launch, kernel, results);
+}
+
 void all_launch_rows(const Gpu& gpu, bool quick, Results* results) {
   const DeviceStream stream = test::make_stream(gpu);
+  text_launch_rows(gpu, quick, stream, results);
   {
     const gdn::Decode decode = gpu.context().prepare(decode_problem()).value();
     const GdnOperands operands = operands_of(gpu, as_prefill(decode_problem()), 1);

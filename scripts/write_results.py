@@ -30,6 +30,7 @@ WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
 
 HOST_NAMES = {
     "launch_over_bare": "`Decode::launch` over a bare `cuLaunchKernel` of the same kernel, host time",
+    "text_launch_over_bare": "the same of a kernel from a text, `Kernel::launch`",
     "verify_launch_over_bare": "the same of `Verify::launch`",
     "commit_launch_over_bare": "the same of `Commit::launch`",
     "prepare_cold_ms": "`prepare` of decode, empty cache: compiles its kernels",
