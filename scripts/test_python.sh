@@ -43,6 +43,8 @@ wheel=("$work"/cubinery-*.whl)
 "${pythons[0]}" tests/package/notices.py "${wheel[0]}"
 "${pythons[0]}" -m zipfile --extract "${wheel[0]}" "$work/inside"
 tests/package/hardened.sh --unoptimised "$work"/inside/cubinery/_core.abi3.so "$work"/inside/cubinery-*.data/scripts/cubinery
+# Tests of kernels with its headers are skipped where they cannot be had.
+CUBINERY_CUTLASS_INCLUDE=$(scripts/cutlass_headers.sh) && export CUBINERY_CUTLASS_INCLUDE || unset CUBINERY_CUTLASS_INCLUDE
 for python in "${pythons[@]}"; do
   rm -rf "$work/venv"
   "$python" -m venv "$work/venv"

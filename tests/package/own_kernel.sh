@@ -4,7 +4,7 @@
 #                                                 launches on the fake driver
 #   own_kernel.sh ship SOURCE BUILD FAKE_DRIVER   from an empty folder to a kernel in a pack that is found offline: the
 #                                                 page's programs, built with the installed package; with the headers of
-#                                                 CUTLASS too, where CUBINERY_CUTLASS_INCLUDE names them
+#                                                 CUTLASS too, where they can be had (scripts/cutlass_headers.sh)
 set -euo pipefail
 what=$1
 work=$(mktemp -d)
@@ -12,6 +12,7 @@ trap 'rm -rf "$work"' EXIT
 export CUBINERY_CACHE_DIR=$work/cache
 unset CUBINERY_CACHE_LAYERS CUBINERY_OFFLINE
 cuda=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
+scripts=$(cd "$(dirname "$0")/../../scripts" && pwd)
 
 # Runs a program that launches.  The CUDA runtime, which it takes memory from, has no fake: without a GPU its last line
 # returns that there is no driver (35) or no device (100), and all in front of it has worked.
@@ -27,11 +28,8 @@ if [[ $what == run ]]; then
   use_fake "$3"
   folders=()
   if [[ $program == *cute ]]; then
-    if [[ -z ${CUBINERY_CUTLASS_INCLUDE:-} ]]; then
-      echo "skipped: CUBINERY_CUTLASS_INCLUDE does not name the headers of CUTLASS"
-      exit 77
-    fi
-    folders=("$CUBINERY_CUTLASS_INCLUDE" "$cuda/include" "$cuda/include/cccl")
+    cutlass=$("$scripts/cutlass_headers.sh") || { echo "skipped: no headers of CUTLASS" && exit 77; }
+    folders=("$cutlass" "$cuda/include" "$cuda/include/cccl")
   fi
   launch "$program" "${folders[@]}"
   exit
@@ -83,9 +81,9 @@ rm my.pack
 cubinery cache export --arch sm_90a -o my.pack
 offline launch ./2_header
 
-if [[ -z ${CUBINERY_CUTLASS_INCLUDE:-} ]]; then exit 0; fi
+cutlass=$("$scripts/cutlass_headers.sh") || { echo "without CUTLASS: its headers cannot be had" && exit; }
 built 2_cute
-folders=("$CUBINERY_CUTLASS_INCLUDE" "$cuda/include" "$cuda/include/cccl")
+folders=("$cutlass" "$cuda/include" "$cuda/include/cccl")
 # A program that only launches: what it asked for is recorded, and made without a GPU.
 CUBINERY_RECORD=kernels.json launch ./2_cute "${folders[@]}"
 rm -rf "$CUBINERY_CACHE_DIR"
