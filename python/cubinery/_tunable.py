@@ -118,7 +118,7 @@ class TunableKernel:
         source: CUDA C++, which uses the choices as macros.
         choices: what each macro may be.  Each combination is compiled with options "-DBLOCK=256";
             the first values are the default.
-        launch: called as launch(kernel, c, *args): launches the kernel on args, with c.BLOCK the
+        launch: called as `launch(kernel, c, *args)`: launches the kernel on args, with c.BLOCK the
             value that it was compiled with.  Nothing else: it is captured in CUDA graphs.
         valid: called with c of each combination; those that it returns false for are left out.
         context: None: that of the current device, as for cubinery.compile().
@@ -209,8 +209,8 @@ class TunableKernel:
             shapes: {"n": 4096}: what distinguishes launches, each rounded to a power of two.
             operands: called as operands(n=4096), returns the arguments of one launch, new ones each
                 time: launches go round several, so that each finds a cold L2.
-            check: called as check(run), where run(*args) launches a combination.  Compares what it
-                computes with a reference, on several sizes and kinds of data, with outputs that
+            check: called as check(run), where `run(*args)` launches a combination.  Compares what
+                it computes with a reference, on several sizes and kinds of data, with outputs that
                 were NaN; returns whether it is right, or (error, limit).
             budget, progress, exhaustive_up_to, seed, compile_threads, directory, again: as for
                 Context.tune().
