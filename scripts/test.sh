@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/install_dependencies.sh
+scripts/install_dependencies.sh --site
 presets=(default)
 if [[ ${1:-} == --sanitizers ]]; then presets=(asan tsan default); fi
 for preset in "${presets[@]}"; do
