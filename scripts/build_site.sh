@@ -38,10 +38,14 @@ if [[ -s $work/doxygen.txt ]]; then cat "$work/doxygen.txt" >&2; exit 1; fi
 # The pages lie as the tree does, so that their links to files hold; beside them is what is made for the site alone.
 pages=$work/pages
 mkdir "$pages"
-cp -r docs examples templates README.md CHANGELOG.md CONTRIBUTING.md docs/site/index.md docs/site/reference "$pages"
+cp -r docs examples templates README.md CHANGELOG.md CONTRIBUTING.md docs/site/index.md docs/site/measured.md \
+  docs/site/reference "$pages"
 python3 docs/site/write_pages.py "$command" "$pages/reference"
+mkdir "$work/static"
+cp "$chart_js" "$work/static/chart.min.js"
+python3 docs/site/write_records.py "$work/static/records.js"
 
-CUBINERY_SITE_XML=$work/xml PYTHONDONTWRITEBYTECODE=1 "$tools/bin/python" -m sphinx -q -W --keep-going -j auto \
+CUBINERY_SITE_XML=$work/xml CUBINERY_SITE_STATIC=$work/static PYTHONDONTWRITEBYTECODE=1 "$tools/bin/python" -m sphinx -q -W --keep-going -j auto \
   -d "$work/doctrees" -c docs/site "$pages" "$work/html"
 rm -rf "$out"
 mkdir -p "$(dirname "$out")"

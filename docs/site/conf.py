@@ -21,7 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-include_patterns = ["index.*", "reference/**", "docs/*.md", "*.md"]
+include_patterns = ["index.md", "measured.md", "reference/**", "docs/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 # A namespace is declared once in each header's page.
 suppress_warnings = ["duplicate_declaration.cpp"]
 
@@ -53,7 +53,7 @@ toc_object_entries_show_parents = "hide"
 
 html_theme = "furo"
 html_title = f"cubinery {version}"
-html_static_path = ["static"]
+html_static_path = ["static", os.environ.get("CUBINERY_SITE_STATIC", "static")]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_use_index = html_domain_indices = False  # the search finds names

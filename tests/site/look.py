@@ -102,6 +102,8 @@ def main():
     print(f"{looked} pages looked at, {charts} charts drawn, {found} pages found by the search")
     if report["looked"] != 2 * len(pages):
         report["wrong"].append(f"{report['looked']} pages were looked at, not each of {len(pages)} twice")
+    if charts == 0:
+        report["wrong"].append("no chart was drawn")
     sys.exit("\n".join(report["wrong"]) or 0)
 
 
