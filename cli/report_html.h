@@ -8,7 +8,8 @@
 
 namespace cubinery {
 
-// cli/report.html with Chart.js inside; @REPORT@ stands for the data.
+// cli/page/report.html with its style, Chart.js and its scripts inside; @REPORT@ stands for the
+// data.
 std::string_view report_page();
 
 // One file that needs nothing else: the page, with report_json() in it.

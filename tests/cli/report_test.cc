@@ -1,4 +1,6 @@
 // cubinery report, run as users do, on recorded results; what is expected is read from them.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 
@@ -26,6 +28,52 @@ TEST_CASE("the table has a line for every setting", "[cpu]") {
     if (reported.result) CHECK(contains(output.out, to_text(reported.result->configuration)));
   }
   CHECK(contains(cli.run("report --copy-rate 4 --dir " + kData).out, "of copy %"));
+}
+
+TEST_CASE("a report says what tuning gained by operator and GPU, and why", "[cpu]") {
+  const Cli cli;
+  const TuningReport report = recorded();
+  const json document = json::parse(cli.run("report --format json --dir " + kData).out);
+  const Output table = cli.run("report --dir " + kData);
+  std::size_t settings = 0;
+  for (const json& summary : document["summary"]) {
+    std::vector<double> gains;
+    std::size_t kept = 0;
+    for (const ReportedSetting& reported : report.settings) {
+      if (reported.setting.op != summary["op"] || !reported.result) continue;
+      const TuningResult& result = *reported.result;
+      gains.push_back(gain_of(result));
+      if (to_text(result.configuration) == to_text(result.otherwise)) ++kept;
+    }
+    REQUIRE(!gains.empty());
+    settings += gains.size();
+    std::sort(gains.begin(), gains.end());
+    CHECK(summary["decided"] == gains.size());
+    CHECK(summary["keep_default"] == kept);
+    CHECK(summary["gain_greatest"].get<double>() == Approx(gains.back()));
+    CHECK(summary["gain_median"].get<double>() >= gains[(gains.size() - 1) / 2]);
+    CHECK(summary["gain_median"].get<double>() <= gains[gains.size() / 2]);
+    const std::string line = fmt::format("at most {:.1f} %; {} keep", gains.back() * 100, kept);
+    CHECK(contains(table.out, line));
+  }
+  CHECK(settings == report.settings.size());  // all are decided, on one GPU
+
+  // One that stays, one of several equals, and one whose betters have other bits.
+  const auto why = [&](const std::string& bucket) {
+    for (const json& setting : document["settings"]) {
+      if (setting["bucket"] == bucket)
+        return setting["result"]["chosen_because"].get<std::string>();
+    }
+    return std::string();
+  };
+  CHECK(why("states=256") ==
+        "The default stays: the runner-up was not faster by more than the noise. It was the "
+        "fastest of 96 in the search. 6 of 13 other settings of this problem launch it too.");
+  CHECK(contains(why("states=16;length=1024;skew=1;group=1"),
+                 "In the search 1 of 81 was faster, by 0.3 %, which is the runner-up"));
+  CHECK(contains(why("states=16"),
+                 "all settings of this problem agree on path=portable;k_lanes=8;"
+                 "vec_bytes=16."));
 }
 
 TEST_CASE("json has every setting and says which results are stale", "[cpu]") {
@@ -65,14 +113,14 @@ TEST_CASE("formats for one setting want one, or a directory", "[cpu]") {
   }
   REQUIRE(measured > 1);
   for (const std::string format : {"t4", "kernel-tuner"}) {
-    const std::string command = "report --format " + format + " --dir " + kData;
+    const std::string command = fmt::format("report --format {} --dir {}", format, kData);
     const Output which = cli.run(command);
     CHECK(which.exit_code == 2);
     CHECK(contains(which.err, report.settings[0].setting.bucket));
     CHECK(which.out.empty());
 
     const std::string folder = cli.dir() + "/" + format + "/";
-    CHECK(cli.run(command + " -o " + folder).exit_code == 0);
+    CHECK(cli.run(fmt::format("{} -o {}", command, folder)).exit_code == 0);
     std::size_t files = 0;
     for (const auto& file : fs::directory_iterator(folder)) {
       CHECK(json::parse(read_file(file.path()).value()).is_object());

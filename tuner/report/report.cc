@@ -94,6 +94,23 @@ std::string heading(const Setting& setting) {
                      setting.problem);
 }
 
+// A line for each operator and GPU.
+std::string summary_text(const TuningReport& report) {
+  std::string text;
+  for (const GainSummary& summary : summaries(report)) {
+    const Setting& setting = *summary.setting;
+    text += fmt::format("{} on {}: {} of {} settings have a result", setting.op,
+                        gpu_text(setting.gpu), summary.decided, summary.settings);
+    if (summary.decided > 0) {
+      text += fmt::format("; gain {} % in the median, at most {} %; {} keep the default",
+                          percent_text(summary.median), percent_text(summary.greatest),
+                          summary.keep_default);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 constexpr std::size_t kShownDigits = 12;  // of an id
 
 // For messages that ask to choose: the first few.
@@ -207,6 +224,7 @@ Status narrow(TuningReport& report, const ReportRequest& request, bool of_comman
     CUBINERY_RETURN_IF_ERROR(apply(filter, of_command_line, &kept));
   }
   std::vector<ReportedSetting> fitting;
+  fitting.reserve(kept.size());
   for (ReportedSetting* reported : kept) fitting.push_back(std::move(*reported));
   report.settings = std::move(fitting);
   report.copy_rate = request.copy_rate;
@@ -259,6 +277,7 @@ std::string report_table(const TuningReport& report) {
     for (; first != last; ++first) table.add(row_of(*first, report.copy_rate));
     text += table.text();
   }
+  if (!text.empty()) text += "\n" + summary_text(report);
   for (const DamagedLine& line : report.damaged) text += "damaged: " + line.text() + "\n";
   return text;
 }

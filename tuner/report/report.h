@@ -2,6 +2,7 @@
 // read_report().
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,21 @@ const Measurement* best_of(const ReportedSetting& reported);
 std::optional<double> rate_of(const Setting& setting, double ms);
 // How much less time the result takes than the default, as a share of the default's.
 double gain_of(const TuningResult& result);
+
+// What tuning gained for one operator on one GPU with one toolchain.
+struct GainSummary {
+  const Setting* setting = nullptr;  // the first one: operator, GPU and toolchain of all
+  std::size_t settings = 0;
+  std::size_t decided = 0;          // have a result; the numbers below are theirs
+  std::size_t keep_default = 0;     // chose the default
+  double median = 0, greatest = 0;  // of gain_of()
+};
+// In the order of the settings.  Points into the report.
+std::vector<GainSummary> summaries(const TuningReport& report);
+
+// Why the configuration of a result was chosen, in sentences; empty: there is no result.  `report`
+// has the other settings of its problem.
+std::string why_chosen(const ReportedSetting& reported, const TuningReport& report);
 
 std::string report_table(const TuningReport& report);
 std::string report_json(const TuningReport& report);

@@ -21,7 +21,8 @@ Json result_json(const TuningResult& result, const Json& setting) {
   return object;
 }
 
-Json setting_json(const ReportedSetting& reported, double copy_rate) {
+Json setting_json(const ReportedSetting& reported, const TuningReport& report) {
+  const double copy_rate = report.copy_rate;
   Json object = members_of(json_of(reported.setting));
   // While the object has the members of the record alone.
   Json result = reported.result ? result_json(*reported.result, object) : Json();
@@ -30,6 +31,7 @@ Json setting_json(const ReportedSetting& reported, double copy_rate) {
   }
   object["stale"] = reported.stale ? Json(!reported.stale->empty()) : Json();
   if (reported.stale && !reported.stale->empty()) object["stale_because"] = *reported.stale;
+  if (reported.result) result["chosen_because"] = why_chosen(reported, report);
   object["result"] = std::move(result);
   object["measurements"] = Json::array();
   for (const Measurement& measurement : reported.measurements) {
@@ -38,6 +40,14 @@ Json setting_json(const ReportedSetting& reported, double copy_rate) {
     object["measurements"].push_back(std::move(members));
   }
   return object;
+}
+
+Json summary_json(const GainSummary& summary) {
+  const Json setting = members_of(json_of(*summary.setting));
+  return {{"op", setting["op"]},           {"gpu", setting["gpu"]},
+          {"nvrtc", setting["nvrtc"]},     {"settings", summary.settings},
+          {"decided", summary.decided},    {"keep_default", summary.keep_default},
+          {"gain_median", summary.median}, {"gain_greatest", summary.greatest}};
 }
 
 }  // namespace
@@ -54,9 +64,13 @@ std::string printed(const Json& document) {
 std::string report_json(const TuningReport& report) {
   Json document = {{"report", kReportFormat}, {"cubinery", CUBINERY_VERSION}};
   if (report.copy_rate > 0) document["copy_bytes_per_second"] = report.copy_rate;
+  document["summary"] = Json::array();
+  for (const GainSummary& summary : summaries(report)) {
+    document["summary"].push_back(summary_json(summary));
+  }
   document["settings"] = Json::array();
   for (const ReportedSetting& reported : report.settings) {
-    document["settings"].push_back(setting_json(reported, report.copy_rate));
+    document["settings"].push_back(setting_json(reported, report));
   }
   document["damaged"] = Json::array();
   for (const DamagedLine& line : report.damaged) {
