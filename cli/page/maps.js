@@ -69,15 +69,22 @@ function varying(list) {
 // Of a problem with several features: two are the axes; one map for each value of the others.
 function maps_of_problem(list, features, metric, current) {
   const [[column, columns], [row, rows], ...others] = features;
-  const key = (s) => others.map(([name]) => `${name}=${fields_of(s.bucket)[name]}`).join(', ');
   const value = (s, name) => fields_of(s.bucket)[name];
-  const panels = [...group_by(list, key)].sort(([a], [b]) => compare(a, b, false)).map(([caption, members]) => {
+  const key = (s) => others.map(([name]) => `${name}=${value(s, name)}`).join(', ');
+  // The last of the others goes from left to right, the rest downwards.
+  const across = others.length ? others.at(-1)[1] : [];
+  const groups = [...group_by(list, key)].sort(([a], [b]) => compare(a, b, false));
+  const without_last = (s) => others.slice(0, -1).map(([name]) => value(s, name)).join();
+  const lines = unique(groups.map(([, [s]]) => without_last(s)));
+  const panels = groups.map(([caption, members]) => {
     const header = rows.filter((r) => members.some((s) => value(s, row) === r)).map((r) => ({header: [r], r}));
     const used = columns.filter((c) => members.some((s) => value(s, column) === c));
-    return heat_table(caption, [row], header, column, used,
-                      ({r}, c) => members.find((s) => value(s, row) === r && value(s, column) === c), metric, current);
+    const map = heat_table(caption, [row], header, column, used,
+                           ({r}, c) => members.find((s) => value(s, row) === r && value(s, column) === c), metric, current);
+    const at = others.length ? across.indexOf(value(members[0], others.at(-1)[0])) : 0;
+    return element('div', {style: `--across: ${at + 1}; --down: ${lines.indexOf(without_last(members[0])) + 1}`}, map);
   });
-  return element('div', {class: 'panels', style: 'grid-template-columns: repeat(auto-fill, minmax(min(20rem, 100%), max-content))'}, ...panels);
+  return element('div', {class: 'panels'}, ...panels);
 }
 
 // Problems with one feature at most share a map: a row for each.
@@ -107,13 +114,14 @@ function heat_maps(list, current = null) {
   return parts;
 }
 
+const map_cards = (list, current) => heat_maps(list, current).map(
+    (map) => element('div', {class: 'card pad maps', tabindex: '0'}, map));
+
 function show_heat(list) {
   const metric = metrics().find((m) => m.name === scope.metric);
   const parts = [element('h2', {}, 'Where: every setting'),
                  element('div', {class: 'bar dim'}, ...metric.legend(), element('span', {}, 'A cell leads to its setting.'))];
-  for (const members of group_by(list, (s) => s.op + place_of(s)).values()) {
-    parts.push(element('h3', {}, members[0].op, element('span', {class: 'dim'}, ` on ${label_of(members[0])}`)),
-               ...heat_maps(members).map((map) => element('div', {class: 'card pad maps', style: 'margin-bottom: .75rem', tabindex: '0'}, map)));
-  }
-  document.getElementById('heat').replaceChildren(...parts);
+  const groups = [...group_by(list, (s) => s.op + place_of(s)).values()].map((members) => element('div', {},
+      element('h3', {}, members[0].op, element('span', {class: 'dim'}, ` on ${label_of(members[0])}`)), ...map_cards(members)));
+  document.getElementById('heat').replaceChildren(...parts, element('div', {class: 'side'}, ...groups));
 }

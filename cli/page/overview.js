@@ -33,7 +33,7 @@ function gain_card(row) {
         element('div', {class: 'big'}, percent_text(row.gain_median)),
         element('div', {}, 'less time than the default in the median,'),
         element('div', {}, 'at most ', element('strong', {}, percent_text(row.gain_greatest)),
-                `; ${row.keep_default} of ${plural(row.decided, 'setting')} keep it`));
+                `; ${row.keep_default} of ${row.decided} keep it`));
   }
   if (decided.length < list.length) {
     parts.push(element('div', {}, `${list.length - decided.length} of ${plural(list.length, 'setting')} without a result yet`));

@@ -187,7 +187,7 @@ function show_detail(setting) {
   if (around.length > 1) {
     const metric = metrics().find((m) => m.name === scope.metric);
     parts.push(element('h3', {}, 'The other settings of this problem'), element('div', {class: 'bar dim'}, ...metric.legend()),
-               ...heat_maps(around, setting).map((map) => element('div', {class: 'card pad maps', tabindex: '0'}, map)));
+               ...map_cards(around, setting));
   }
   if (drawings.length) {
     parts.push(element('h3', {}, 'What was measured in the search'),

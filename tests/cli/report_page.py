@@ -139,7 +139,7 @@ def check_overview(seen, report, width):
     for text, row in zip(seen["cards"], report["summary"]):
         for number in (row["gain_median"], row["gain_greatest"]):
             assert f"{number * 100:.1f}" in text, (number, text)
-        assert f"{row['keep_default']} of {row['decided']} settings" in text, text
+        assert f"{row['keep_default']} of {row['decided']} keep" in text, text
     gpus = {setting["gpu"]["name"] for setting in report["settings"]}
     assert seen["canvases"] == len(gpus) and (seen["pairs"] > 0) == (len(gpus) > 1), seen
     assert seen["clicked"] == seen["cells"][0] and seen["opened"] == 1, seen["clicked"]
