@@ -20,7 +20,7 @@
  * as it is, for their time: they have no cancellation point but the driver's, and are to be called
  * with cancellation deferred or disabled.  A callback must return: no pthread_exit(), no longjmp().
  *
- * Versions.  From the first release on, CUBINERY_C_API_VERSION grows when something is added, and
+ * Versions.  From 0.1.0 on, CUBINERY_C_API_VERSION grows when something is added, and
  * what was added says in which version; nothing is removed, renumbered or reordered.  Structs begin
  * with their size in bytes and have no padding: the library takes the fields that an older caller
  * does not know as zero, and refuses a struct longer than its own.
