@@ -38,7 +38,7 @@ if [[ -s $work/doxygen.txt ]]; then cat "$work/doxygen.txt" >&2; exit 1; fi
 # The pages lie as the tree does, so that their links to files hold; beside them is what is made for the site alone.
 pages=$work/pages
 mkdir "$pages"
-cp -r docs examples templates README.md CHANGELOG.md CONTRIBUTING.md docs/site/index.md docs/site/measured.md \
+cp -r docs examples templates ./*.md docs/site/index.md docs/site/measured.md \
   docs/site/reference "$pages"
 python3 docs/site/write_pages.py "$command" "$pages/reference"
 mkdir "$work/static"

@@ -21,7 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-include_patterns = ["index.md", "measured.md", "reference/**", "docs/*.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+include_patterns = ["reference/**", "docs/*.md", "*.md"]
 # A namespace is declared once in each header's page.
 suppress_warnings = ["duplicate_declaration.cpp"]
 

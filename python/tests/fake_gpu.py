@@ -26,6 +26,7 @@ _CODES = {
     "i64": (0, 64),
     "f8e4m3": (10, 8),
     "f8e5m2": (12, 8),
+    "u8": (1, 8),
     "bool": (6, 8),
 }
 _LONG = {
@@ -36,6 +37,7 @@ _LONG = {
     "i64": "int64",
     "f8e4m3": "float8_e4m3fn",
     "f8e5m2": "float8_e5m2",
+    "u8": "uint8",
     "bool": "bool",
 }
 

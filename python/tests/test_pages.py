@@ -1,0 +1,101 @@
+"""README's Python blocks run, and of the tutorials every block, in the order of the page."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import cubinery
+import pytest
+from fake_gpu import FakeArray
+from test_compat_transformers import fake  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "tests" / "data" / "models" / "Qwen3.5-27B" / "config.json"
+TUTORIALS = (
+    "in_sglang",
+    "in_transformers",
+    "in_vllm",
+    "serving_loop",
+    "ship_a_cache",
+    "start",
+    "tune_a_gpu",
+)
+# What is shown and cannot run here: what needs a GPU or another program, files of other languages.
+NOT_RUN = {"text", "dockerfile", "yaml"}
+
+
+def blocks_of(page: Path) -> list[tuple[str, str]]:
+    """Language and text of a page's blocks; one may be indented, in a list."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^\1```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    return [
+        (language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE))
+        for indent, language, text in found
+    ]
+
+
+def run_python(text: str, page: Path, names: dict[str, Any]) -> None:
+    exec(compile(text, str(page), "exec"), names)
+
+
+def run_readme() -> dict[str, Any]:
+    """What README's blocks define."""
+    names: dict[str, Any] = {}
+    for language, text in blocks_of(ROOT / "README.md"):
+        if language == "python":
+            run_python(text, ROOT / "README.md", names)
+    return names
+
+
+def test_readme_runs():
+    assert callable(run_readme()["prepare"])
+
+
+def test_a_kernel_of_ones_own_is_launched(monkeypatch, context, gpu):
+    monkeypatch.chdir(ROOT / "examples" / "own_kernel")
+    monkeypatch.setattr(cubinery.kernels, "context_of", lambda device: context)
+    run_readme()["activate"](FakeArray(256))
+    assert (gpu.launches, gpu.last_kernel) == (1, "_Z8activatePf")
+
+
+def empty(*shape: int, dtype: str = "bf16") -> FakeArray:
+    """What docs/serving_loop.md has of a framework."""
+    return FakeArray(*shape, dtype=dtype)
+
+
+def ints(values: list[int]) -> FakeArray:
+    return FakeArray(len(values), dtype="i32")
+
+
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorial_runs(name, request, monkeypatch, tmp_path, command, context, gpu, empty_kernels):
+    """On the GPU that is not there, in an empty folder with a model's config.json."""
+    if name == "in_transformers":
+        request.getfixturevalue("fake")  # of Transformers
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(CONFIG, tmp_path)
+    monkeypatch.setenv("CUBINERY_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUBINERY_NVRTC", empty_kernels["nvrtc_path"])
+    monkeypatch.setenv("PATH", str(Path(command).parent), prepend=os.pathsep)
+    page = ROOT / "docs" / f"{name}.md"
+    names: dict[str, Any] = {"context": context, "empty": empty, "ints": ints}
+    ran = 0
+    for language, text in blocks_of(page):
+        if language == "sh":
+            shell = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", text], capture_output=True, text=True
+            )
+            assert shell.returncode == 0, f"{text}\n{shell.stdout[-2000:]}\n{shell.stderr[-2000:]}"
+        elif language == "python":
+            run_python(text, page, names)
+        else:
+            assert language in NOT_RUN, f"{page.name}: a block of language {language!r}"
+            continue
+        ran += 1
+    assert ran > 0
+    # Of prompts convolution and two kernels, one of decode, of drafts convolution, verify, commit.
+    assert gpu.launches == (7 if name == "serving_loop" else 0)
