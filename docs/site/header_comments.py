@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Prints a public header with its comments as Doxygen reads them: `//` and `/* */` in front of a declaration become
-`///`, those behind one `///<`, and the one at the top is the file's.  Doxygen's INPUT_FILTER; lines keep their numbers, except
-at the top.
+`///`, those behind one `///<`, and the one at the top is the file's.  Doxygen's INPUT_FILTER.
 
     header_comments.py HEADER
 """

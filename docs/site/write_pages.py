@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Writes the pages that are printed from something else: C++'s from the headers' names, commands' from their help,
-examples' from the files.
+documents' from what commands print, examples' from the files.
 
     write_pages.py CUBINERY OUT     CUBINERY: the built command
 """
 
+import json
+import os
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "include" / "cubinery"
@@ -148,6 +151,45 @@ def write_commands(cubinery, folder):
     (folder / "index.rst").write_text(page.replace("cubinery\n========", "Command line\n============", 1))
 
 
+# ---- JSON
+
+MODEL = "tests/data/models/Qwen3.5-27B/config.json"
+DOCUMENTS = (  # what prints one, without a GPU and with an empty cache
+    ("A problem", ("problems", "--hf-config", MODEL, "--tp", "2", "--form", "decode")),
+    ("What an engine launches", ("problems", "--hf-config", MODEL, "--tp", "2", "--engine", "vllm")),
+    ("Operators, their fields and arguments", ("operators", "--json", "-")),
+    (
+        "Kernels in the cache, or missing",
+        ("prewarm", "--hf-config", MODEL, "--arch", "sm_90a", "--op", "gdn_commit", "--dry-run", "--json", "-"),
+    ),
+)
+
+
+def shortened(value):
+    """Of an array of objects the first one."""
+    if isinstance(value, dict):
+        return {name: shortened(member) for name, member in value.items()}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [shortened(value[0])]
+    return value
+
+
+def write_documents(cubinery, page):
+    text = (
+        page.read_text()
+        + "\nBelow are documents as the program prints them; of an array of objects the first one is shown.\n"
+    )
+    for title, command in DOCUMENTS:
+        with tempfile.TemporaryDirectory() as cache:
+            environment = os.environ | {"CUBINERY_CACHE_DIR": cache}
+            printed = subprocess.run(
+                [cubinery, *command], check=True, capture_output=True, text=True, cwd=ROOT, env=environment
+            ).stdout.replace(cache, "/home/me/.cache/cubinery")
+        document = json.dumps(shortened(json.loads(printed)), indent=2)
+        text += f"\n## {title}\n\n```sh\ncubinery {' '.join(command)}\n```\n\n```json\n{document}\n```\n"
+    page.write_text(text)
+
+
 # ---- Examples
 
 
@@ -168,9 +210,10 @@ def write_examples(page):
 
 
 def main():
-    cubinery, out = sys.argv[1], pathlib.Path(sys.argv[2])
+    cubinery, out = str(pathlib.Path(sys.argv[1]).resolve()), pathlib.Path(sys.argv[2])
     write_cpp(out / "cpp")
     write_commands(cubinery, out / "command")
+    write_documents(cubinery, out / "json.md")
     write_examples(out / "examples.rst")
 
 
