@@ -73,12 +73,23 @@ def ints(values: list[int]) -> FakeArray:
 
 @pytest.mark.parametrize("name", TUTORIALS)
 def test_tutorial_runs(name, request, monkeypatch, tmp_path, command, context, gpu, empty_kernels):
-    """On the GPU that is not there, in an empty folder with a model's config.json."""
+    """On the GPU that is not there, in a folder with a model's config.json and two tunings' files."""
     if name == "in_transformers":
         request.getfixturevalue("fake")  # of Transformers
     monkeypatch.chdir(tmp_path)
     shutil.copy(CONFIG, tmp_path)
-    monkeypatch.setenv("CUBINERY_CACHE_DIR", str(tmp_path / "cache"))
+    for folder in ("tuned", "tuned_again"):
+        (tmp_path / folder).mkdir()
+        for path in (ROOT / "tests" / "data" / "tuning").glob("gdn_*.jsonl"):
+            shutil.copy(path, tmp_path / folder)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for variable in (
+        "CUBINERY_CACHE_DIR",
+        "CUBINERY_CACHE_LAYERS",
+        "CUBINERY_OFFLINE",
+        "XDG_CACHE_HOME",
+    ):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("CUBINERY_NVRTC", empty_kernels["nvrtc_path"])
     monkeypatch.setenv("PATH", str(Path(command).parent), prepend=os.pathsep)
     page = ROOT / "docs" / f"{name}.md"
