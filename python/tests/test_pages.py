@@ -26,7 +26,8 @@ TUTORIALS = (
     "tune_a_gpu",
 )
 # What is shown and cannot run here: what needs a GPU or another program, files of other languages.
-NOT_RUN = {"text", "dockerfile", "yaml"}
+# tests/package/check.sh compiles C++.
+NOT_RUN = {"text", "dockerfile", "yaml", "cpp"}
 
 
 def blocks_of(page: Path) -> list[tuple[str, str]]:

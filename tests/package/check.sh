@@ -10,8 +10,8 @@
 set -euo pipefail
 what=$1 source=$2 build=$3 fake_driver=${4:-} empty_nvrtc=${5:-}
 
-# The lines of README's blocks in a language.
-blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/README.md"; }
+# The lines of README's blocks in a language, or of another page's.
+blocks() { awk -v fence="\`\`\`$1" '$0 == fence {on = 1; next} /^```/ {on = 0} on' "$source/${2:-README.md}"; }
 
 if [[ $what == shell ]]; then
   if [[ ! $source/build -ef $build ]]; then
@@ -58,6 +58,10 @@ blocks c >"$work/engine/engine.c"
 cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_CXX_FLAGS="-Wall -Wextra" \
       -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror"
 cmake --build "$work/engine/build"
+
+# The tutorial's C++.
+blocks cpp docs/serving_loop.md >"$work/serving_loop.cc"
+c++ -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I "$work/prefix/include" "$work/serving_loop.cc"
 
 # Where a library that is written for another one finds its headers.
 cuda=${CUDA_HOME:-/usr/local/cuda}
