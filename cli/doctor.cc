@@ -21,6 +21,9 @@
 namespace cubinery {
 namespace {
 
+// What is compiled for where no GPU says it.
+constexpr const char* kTrialArch = "sm_90a";
+
 enum class Health { kOk, kWarn, kFail };
 
 const char* to_string(Health health) {
@@ -66,7 +69,9 @@ std::string unreadable(const Store& store) {
 class Doctor {
  public:
   explicit Doctor(Options options) : options_(std::move(options)) {}
-  std::vector<Finding> examine();
+  const std::vector<Finding>& examine();
+  // After examine(): in one sentence whether this machine is in order, and what to do next.
+  std::string verdict() const;
 
  private:
   void add(Health health, std::string subject, std::string text, std::string advice = {});
@@ -78,13 +83,18 @@ class Doctor {
   void layers(const Store& store);
   void pack(const std::string& path);
   std::vector<std::string> archs_of_gpus() const;  // each once
+  void trials();
   void trial_compile(const std::string& arch, const std::string& dir);
   void trial_launches(const std::string& dir);
+  // Each once, of the findings that are so; "driver, cache".
+  std::string subjects(Health health) const;
 
   const Options options_;
   std::vector<Gpu> gpus_;
   int driver_version_ = 0;  // 0: none that can be used
   bool has_nvrtc_ = false;
+  std::size_t entries_ = 0;            // that can be used, of the cache and its layers
+  std::vector<std::string> launched_;  // "GPU 0 (NVIDIA H200, sm_90a)"
   std::vector<Finding> findings_;
 };
 
@@ -141,7 +151,7 @@ void Doctor::nvrtc() {
     return add(Health::kOk, "nvrtc", fmt::format("{}, {}", (*nvrtc)->version(), (*nvrtc)->path()));
   }
   add(Health::kFail, "nvrtc", std::string(nvrtc.error().message()),
-      "or set CUBINERY_OFFLINE=1 where the cache holds every kernel");
+      "install it, or set CUBINERY_OFFLINE=1 where the cache holds every kernel");
 }
 
 // Whether an entry is of use to one of these GPUs, where nothing is compiled.
@@ -168,9 +178,8 @@ void Doctor::cache() {
   std::uint64_t bad = 0;
   std::uint64_t count = 0;
   const std::vector<std::string> archs = archs_of_gpus();
-  bool serves = false;
   store.for_each([&](const ListedEntry& listed) {
-    serves = serves || can_serve(listed, archs);
+    if (can_serve(listed, archs)) ++entries_;
     if (!listed.path.starts_with(options_.cache_dir + "/")) return;
     ++count;
     bytes += listed.bytes;
@@ -202,7 +211,7 @@ void Doctor::cache() {
     add(Health::kOk, "cache", text);
   }
   layers(store);
-  if (!options_.offline || serves) return;
+  if (!options_.offline || entries_ > 0) return;
   add(Health::kFail, "offline",
       fmt::format("no directory or layer has an entry{} that can be used, and nothing is compiled",
                   archs.empty() ? "" : " for " + join(archs)),
@@ -260,16 +269,17 @@ void Doctor::trial_compile(const std::string& arch, const std::string& dir) {
     const Status& error = specs ? context.error() : specs.error();
     return add(Health::kFail, "compile", std::string(error.message()), "report this as a bug");
   }
+  double ms = 0;
   for (const KernelSpec& spec : *specs) {
     const Result<CompiledKernel> compiled = context->compile(spec);
     if (!compiled) {
       return add(Health::kFail, "compile", std::string(compiled.error().message()),
                  "report this as a bug, with the log of cubinery prewarm");
     }
-    add(Health::kOk, "compile",
-        fmt::format("{} for {} in {:.0f} ms, {} registers", spec.kernel, arch,
-                    compiled->info.compile_ms, compiled->info.registers));
+    ms += compiled->info.compile_ms;
   }
+  add(Health::kOk, "compile",
+      fmt::format("{} kernels of gdn_decode for {} in {:.1f} s", specs->size(), arch, ms / 1e3));
 }
 
 void Doctor::trial_launches(const std::string& dir) {
@@ -288,6 +298,7 @@ void Doctor::trial_launches(const std::string& dir) {
     if (status.ok()) {
       add(Health::kOk, "launch",
           fmt::format("gdn_decode on GPU {}: numbers are right", gpu.ordinal));
+      launched_.push_back(fmt::format("GPU {} ({}, {})", gpu.ordinal, gpu.name, *gpu.arch));
     } else {
       add(Health::kFail, "launch", fmt::format("GPU {}: {}", gpu.ordinal, status.message()),
           "see the lines above; wrong numbers are a bug or a broken GPU");
@@ -295,33 +306,74 @@ void Doctor::trial_launches(const std::string& dir) {
   }
 }
 
-std::vector<Finding> Doctor::examine() {
+void Doctor::trials() {
+  if (options_.offline) {
+    return add(Health::kOk, "compile", "not tried: CUBINERY_OFFLINE=1 forbids it");
+  }
+  if (!has_nvrtc_) return add(Health::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");
+  const TemporaryDir dir;
+  if (dir.path().empty()) {
+    return add(Health::kFail, "compile", "no temporary directory can be made",
+               "set TMPDIR to a writable one");
+  }
+  std::vector<std::string> archs = archs_of_gpus();
+  if (archs.empty()) archs.emplace_back(kTrialArch);
+  for (const std::string& arch : archs) trial_compile(arch, dir.path());
+  trial_launches(dir.path());
+}
+
+const std::vector<Finding>& Doctor::examine() {
   driver();
   nvrtc();
   trust();
   cache();
-  if (!has_nvrtc_) {
-    add(Health::kWarn, "compile", "not tried: no NVRTC", "see nvrtc above");
-    return std::move(findings_);
+  trials();
+  return findings_;
+}
+
+std::string Doctor::subjects(Health health) const {
+  std::vector<std::string> subjects;
+  for (const Finding& finding : findings_) {
+    // Without a GPU it is these that say so.
+    const bool is_of_gpu =
+        finding.subject == "driver" || finding.subject == "gpu" || finding.subject == "launch";
+    if (finding.health != health || (health == Health::kWarn && is_of_gpu)) continue;
+    if (std::find(subjects.begin(), subjects.end(), finding.subject) == subjects.end()) {
+      subjects.push_back(finding.subject);
+    }
   }
-  const TemporaryDir dir;
-  if (dir.path().empty()) {
-    add(Health::kFail, "compile", "no temporary directory can be made",
-        "set TMPDIR to a writable one");
-    return std::move(findings_);
+  return join(subjects);
+}
+
+std::string Doctor::verdict() const {
+  if (const std::string failed = subjects(Health::kFail); !failed.empty()) {
+    return fmt::format("Not in order: {}. Do what stands behind ->, and run doctor again.", failed);
   }
   std::vector<std::string> archs = archs_of_gpus();
-  if (archs.empty()) archs.push_back("sm_90a");
-  for (const std::string& arch : archs) trial_compile(arch, dir.path());
-  trial_launches(dir.path());
-  return std::move(findings_);
+  if (archs.empty()) archs.emplace_back(kTrialArch);
+  const std::string prewarm =
+      fmt::format("cubinery prewarm --hf-config config.json --arch {}", fmt::join(archs, ","));
+  const std::string warned = subjects(Health::kWarn);
+  const std::string begin =
+      warned.empty() ? "In order" : fmt::format("In order, but for the warnings of {}", warned);
+  if (options_.offline) {
+    return fmt::format(
+        "{}: {} kernels are there, and nothing is compiled. Whether a model finds all of its own "
+        "says: CUBINERY_OFFLINE=1 {}",
+        begin, entries_, prewarm);
+  }
+  return fmt::format("{}: kernels compile, and {}. Next: {}", begin,
+                     launched_.empty() ? "there is no GPU here to run them on"
+                                       : "give right numbers on " + join(launched_),
+                     prewarm);
 }
 
 int run(const LibraryOptions& library, const std::string& json) {
   if (const Status bad = check_output(json); !bad.ok()) return usage_error(bad);
   const Result<Options> options = library.resolve();
   if (!options) return usage_error(options.error());
-  const std::vector<Finding> findings = Doctor(*options).examine();
+  Doctor doctor(*options);
+  const std::vector<Finding>& findings = doctor.examine();
   bool failed = false;
   nlohmann::ordered_json checks = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
@@ -334,8 +386,11 @@ int run(const LibraryOptions& library, const std::string& json) {
     print(fmt::format("{:<4}  {:<8} {}{}\n", to_string(finding.health), finding.subject,
                       finding.text, finding.advice.empty() ? "" : " -> " + finding.advice));
   }
+  const std::string verdict = doctor.verdict();
+  if (json != "-") print(verdict + "\n");
   if (!json.empty()) {
-    const Status written = write_json(json, {{"ok", !failed}, {"checks", std::move(checks)}});
+    const Status written =
+        write_json(json, {{"ok", !failed}, {"summary", verdict}, {"checks", std::move(checks)}});
     if (!written.ok()) return exit_code_of(written);
   }
   return failed ? kExitFailed : kExitOk;
@@ -352,6 +407,7 @@ void add_doctor(CLI::App& app, int* exit_code) {
   command->add_option("--json", *json, "Write the findings, to stdout with -")->type_name("FILE");
   command->footer(
       "One line for each check: OK, WARN or FAIL, and unless OK what to do.  No GPU is a WARN.\n"
+      "The last line says whether all is in order, and what comes next.\n"
       "Exit code: 0, or 1 when something FAILs.");
   command->callback([library, json, exit_code] { *exit_code = run(*library, *json); });
 }

@@ -64,6 +64,8 @@ TEST_CASE("doctor fails where nothing is compiled and nothing is there", "[cpu]"
   const Output output = cli.run("doctor", "CUBINERY_OFFLINE=1");
   CHECK(output.exit_code == 1);
   CHECK(contains(output.out, "FAIL  offline  no directory or layer has an entry"));
+  CHECK(contains(output.out, "OK    compile  not tried: CUBINERY_OFFLINE=1"));
+  CHECK(contains(output.out, "\nNot in order: offline."));
   CHECK_FALSE(contains(cli.run("doctor").out, "offline"));
 }
 

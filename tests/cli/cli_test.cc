@@ -131,9 +131,16 @@ TEST_CASE("doctor finds a machine in order", "[nvrtc]") {
   CHECK(output.exit_code == 0);
   CHECK(contains(output.out, "OK    nvrtc"));
   CHECK(contains(output.out, "OK    cache    " + cli.cache()));
-  CHECK(contains(output.out, "OK    compile  gdn_decode"));
+  const std::size_t compiled = output.out.find("OK    compile  ");
+  REQUIRE(compiled != std::string::npos);
+  CHECK(output.out.find("kernels of gdn_decode for sm_", compiled) != std::string::npos);
+  CHECK(output.out.find("OK    compile  ", compiled + 1) == std::string::npos);  // one line
+  const std::string last = output.out.substr(output.out.rfind('\n', output.out.size() - 2) + 1);
+  CHECK(last.find("In order: kernels compile, and ") == 0);
+  CHECK(contains(last, "Next: cubinery prewarm --hf-config config.json --arch sm_"));
   if (has_gpu) {
     CHECK(contains(output.out, "numbers are right"));
+    CHECK(contains(last, "give right numbers on GPU 0"));
   } else {
     CHECK(contains(output.out, "WARN  driver"));
     CHECK(contains(output.out, "WARN  launch"));
@@ -149,6 +156,7 @@ TEST_CASE("doctor fails without NVRTC", "[cpu]") {
   CHECK(output.exit_code == 1);
   CHECK(contains(output.out, "FAIL  nvrtc"));
   CHECK(contains(output.out, "/nowhere"));
+  CHECK(contains(output.out, "\nNot in order: nvrtc. Do what stands behind ->"));
 }
 
 TEST_CASE("trust is asked for by name", "[cpu]") {
