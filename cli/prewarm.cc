@@ -57,8 +57,8 @@ void Prewarm::add_to(CLI::App& app) {
                  "Only part i of n of the kernels, for n machines with one command line")
       ->type_name("i/n");
   app.add_flag("--dry-run", settings.dry_run,
-               "List the kernels, hit or missing; compiles nothing, and exits with 0 whatever is "
-               "missing");
+               "Say how many kernels are missing and how long they take, and list them with "
+               "--verbose; compiles nothing, and exits with 0 whatever is missing");
   app.add_flag("--verify", settings.verify, "Read every entry again and check it");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
@@ -108,7 +108,9 @@ int Prewarm::run() const {
                              .left_out = left_out,
                              .cache_dir = options.cache_dir,
                              .seconds = elapsed.count(),
+                             .threads = chosen.threads,
                              .dry_run = settings.dry_run,
+                             .verbose = library.verbose(),
                              .interrupted = was_interrupted()};
   if (json != "-") print(report_text(report));
   if (!json.empty()) {

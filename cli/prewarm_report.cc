@@ -11,13 +11,21 @@
 namespace cubinery {
 namespace {
 
+// Of one core of a server, in the mean over the kernels of Qwen3-Next: decode 0.4, prefill 2.
+constexpr double kSecondsToCompile = 1;
+
 int spills(const KernelInfo& info) { return info.spill_store_bytes + info.spill_load_bytes; }
+
+bool is_there(const Outcome& outcome) {
+  return outcome.state == OutcomeState::kHit || outcome.state == OutcomeState::kCompiled;
+}
 
 // The entries of one kernel for one architecture.
 struct Group {
   std::string arch;
   std::string kernel;
   std::size_t entries = 0;
+  std::size_t missing = 0;
   std::uint64_t bytes = 0;
   double compile_ms = 0;
   int min_registers = INT_MAX;
@@ -25,6 +33,10 @@ struct Group {
   int spills = 0;
 
   void add(const Outcome& outcome) {
+    if (!is_there(outcome)) {
+      missing += outcome.state == OutcomeState::kMissing ? 1 : 0;
+      return;
+    }
     ++entries;
     bytes += outcome.bytes;
     compile_ms += outcome.info.compile_ms;
@@ -38,14 +50,11 @@ struct Group {
   }
 };
 
-bool is_there(const Outcome& outcome) {
-  return outcome.state == OutcomeState::kHit || outcome.state == OutcomeState::kCompiled;
-}
-
-std::string table_text(const PrewarmReport& report) {
-  std::vector<Group> groups;  // in the order of the jobs
+// In the order of the jobs.  Of a dry run those of kernels that are missing, too.
+std::vector<Group> groups_of(const PrewarmReport& report) {
+  std::vector<Group> groups;
   for (std::size_t i = 0; i < report.jobs.size(); ++i) {
-    if (!is_there(report.outcomes[i])) continue;
+    if (!is_there(report.outcomes[i]) && !report.dry_run) continue;
     const Job& job = report.jobs[i];
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& candidate) {
       return candidate.arch == job.arch && candidate.kernel == job.kernel.name();
@@ -55,7 +64,20 @@ std::string table_text(const PrewarmReport& report) {
     }
     group->add(report.outcomes[i]);
   }
+  return groups;
+}
+
+std::string table_text(const PrewarmReport& report) {
+  const std::vector<Group> groups = groups_of(report);
   if (groups.empty()) return "";
+  if (report.dry_run) {
+    Table table({"arch", "kernel", "in the cache", "missing"});
+    for (const Group& group : groups) {
+      table.add(
+          {group.arch, group.kernel, std::to_string(group.entries), std::to_string(group.missing)});
+    }
+    return table.text();
+  }
   Table table({"arch", "kernel", "entries", "size", "compile ms", "registers", "spill bytes"});
   for (const Group& group : groups) {
     table.add({group.arch, group.kernel, std::to_string(group.entries), bytes_text(group.bytes),
@@ -92,10 +114,10 @@ std::string errors_text(const PrewarmReport& report) {
   return text;
 }
 
-// The kernels that a dry run would make.
-std::string missing_text(const PrewarmReport& report) {
+// The kernels of a dry run, each with its key.
+std::string list_text(const PrewarmReport& report) {
   std::string text;
-  for (std::size_t i = 0; report.dry_run && i < report.jobs.size(); ++i) {
+  for (std::size_t i = 0; report.dry_run && report.verbose && i < report.jobs.size(); ++i) {
     text += fmt::format("{:<8} {} {}\n", to_string(report.outcomes[i].state), report.jobs[i].arch,
                         report.jobs[i].kernel.key());
   }
@@ -110,17 +132,33 @@ std::size_t count(const PrewarmReport& report, OutcomeState state) {
                     [&](const Outcome& outcome) { return outcome.state == state; }));
 }
 
+double seconds_to_compile(const PrewarmReport& report) {
+  const std::size_t missing = count(report, OutcomeState::kMissing);
+  if (missing == 0) return 0;
+  return static_cast<double>(missing) * kSecondsToCompile /
+         static_cast<double>(std::min(report.threads, missing));
+}
+
 std::string report_text(const PrewarmReport& report) {
-  std::string text = missing_text(report) + errors_text(report) + table_text(report);
-  text += fmt::format("problems: {}, kernels: {}; {} compiled, {} already in the cache, {} failed",
-                      report.problems, report.jobs.size(), count(report, OutcomeState::kCompiled),
-                      count(report, OutcomeState::kHit), count(report, OutcomeState::kFailed));
+  std::string text = list_text(report) + errors_text(report) + table_text(report);
+  text += fmt::format("problems: {}, kernels: {}; ", report.problems, report.jobs.size());
+  if (!report.dry_run) text += fmt::format("{} compiled, ", count(report, OutcomeState::kCompiled));
+  text += fmt::format("{} already in the cache, {} failed", count(report, OutcomeState::kHit),
+                      count(report, OutcomeState::kFailed));
   if (!report.left_out.empty()) {
     text += fmt::format(", {} problems left out", report.left_out.json().size());
   }
   if (report.dry_run) {
-    text += fmt::format(", {} missing (dry run: nothing was compiled)",
-                        count(report, OutcomeState::kMissing));
+    const std::size_t missing = count(report, OutcomeState::kMissing);
+    text += fmt::format(", {} missing", missing);
+    if (missing > 0) {
+      text +=
+          fmt::format(": about {} to compile, {} at a time",
+                      duration_text(seconds_to_compile(report)), std::min(report.threads, missing));
+    }
+    text += fmt::format(" (dry run: nothing was compiled{})\nCache: {}\n",
+                        report.verbose ? "" : "; --verbose lists the kernels", report.cache_dir);
+    return text;
   }
   if (report.interrupted) {
     text += fmt::format(", {} not started (interrupted; run the same command again for the rest)",
@@ -151,19 +189,21 @@ nlohmann::ordered_json report_json(const PrewarmReport& report) {
     if (!outcome.log.empty()) entry["log"] = outcome.log;
     entries.push_back(std::move(entry));
   }
-  return {{"problems", report.problems},
-          {"left_out", report.left_out.json()},
-          {"requested", report.jobs.size()},
-          {"compiled", count(report, OutcomeState::kCompiled)},
-          {"hits", count(report, OutcomeState::kHit)},
-          {"missing", count(report, OutcomeState::kMissing)},
-          {"failed", count(report, OutcomeState::kFailed)},
-          {"not_started", count(report, OutcomeState::kNotStarted)},
-          {"dry_run", report.dry_run},
-          {"interrupted", report.interrupted},
-          {"seconds", report.seconds},
-          {"cache_dir", report.cache_dir},
-          {"entries", std::move(entries)}};
+  nlohmann::ordered_json document = {{"problems", report.problems},
+                                     {"left_out", report.left_out.json()},
+                                     {"requested", report.jobs.size()},
+                                     {"compiled", count(report, OutcomeState::kCompiled)},
+                                     {"hits", count(report, OutcomeState::kHit)},
+                                     {"missing", count(report, OutcomeState::kMissing)},
+                                     {"failed", count(report, OutcomeState::kFailed)},
+                                     {"not_started", count(report, OutcomeState::kNotStarted)},
+                                     {"dry_run", report.dry_run},
+                                     {"interrupted", report.interrupted},
+                                     {"seconds", report.seconds},
+                                     {"cache_dir", report.cache_dir}};
+  if (report.dry_run) document["seconds_to_compile"] = seconds_to_compile(report);
+  document["entries"] = std::move(entries);
+  return document;
 }
 
 }  // namespace cubinery

@@ -17,11 +17,16 @@ struct PrewarmReport {
   const LeftOuts& left_out;              // besides them
   std::string cache_dir;
   double seconds = 0;
+  std::size_t threads = 1;  // that compile
   bool dry_run = false;
+  bool verbose = false;  // a dry run lists the kernels
   bool interrupted = false;
 };
 
 std::size_t count(const PrewarmReport& report, OutcomeState state);
+
+// About how long it takes to compile what is missing.
+double seconds_to_compile(const PrewarmReport& report);
 
 // The errors, a table with one row per architecture and kernel, and the totals.
 std::string report_text(const PrewarmReport& report);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 
 #include "cache/paths.h"
 #include "cache/store.h"
@@ -161,11 +162,12 @@ std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
   std::vector<Outcome> outcomes(jobs.size());
   if (jobs.empty()) return outcomes;
   const InterruptNote note;
-  Progress progress(stderr, isatty(STDERR_FILENO) == 1, jobs.size());
+  std::optional<Progress> progress;  // a dry run is done at once
+  if (!settings.dry_run) progress.emplace(stderr, isatty(STDERR_FILENO) == 1, jobs.size());
   on_threads(jobs.size(), settings.threads, [&](std::size_t i) {
     if (was_interrupted()) return;
     outcomes[i] = run_job(jobs[i], contexts.at(jobs[i].arch), options, settings);
-    progress.done(describe(jobs[i], outcomes[i]));
+    if (progress) progress->done(describe(jobs[i], outcomes[i]));
   });
   if (!settings.dry_run) fail_evicted(options, &outcomes);
   return outcomes;

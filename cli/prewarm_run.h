@@ -39,8 +39,9 @@ Result<std::map<std::string, Context>> make_contexts(const std::vector<Job>& job
 Status check_can_make(const std::vector<Job>& jobs, const std::map<std::string, Context>& contexts,
                       const Options& options);
 
-// The outcomes, in the order of the jobs; reports each to stderr.  An interrupt (SIGINT) lets what
-// is running finish and leaves the rest kNotStarted; a second one ends the process.
+// The outcomes, in the order of the jobs; reports each to stderr, unless it only looks.  An
+// interrupt (SIGINT) lets what is running finish and leaves the rest kNotStarted; a second one ends
+// the process.
 std::vector<Outcome> run_jobs(const std::vector<Job>& jobs,
                               const std::map<std::string, Context>& contexts,
                               const Options& options, const PrewarmSettings& settings);

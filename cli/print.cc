@@ -84,6 +84,12 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", value, kUnits[unit]);
 }
 
+std::string duration_text(double seconds) {
+  if (seconds < 100) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 100 * 60) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
 std::string age_text(std::int64_t then_unix, std::int64_t now_unix) {
   const std::int64_t seconds = now_unix - then_unix;
   constexpr std::int64_t kMinute = 60;

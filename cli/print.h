@@ -23,6 +23,8 @@ inline constexpr int kExitInterrupted = 130;  // as shells report SIGINT
 
 // "1.5 MiB".
 std::string bytes_text(std::uint64_t bytes);
+// "40 s", "32 min", "2.5 h".
+std::string duration_text(double seconds);
 // "just now", "5 min ago", "3 days ago".
 std::string age_text(std::int64_t then_unix, std::int64_t now_unix);
 // "a, b, c".

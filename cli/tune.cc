@@ -86,7 +86,9 @@ void Tune::add_to(CLI::App& app) {
   app.add_option("--directory", settings.directory,
                  "Where measurements and results are [tuning in the cache directory]")
       ->type_name("DIR");
-  app.add_flag("--dry-run", dry_run, "List what would be measured; needs no GPU with --arch");
+  app.add_flag("--dry-run", dry_run,
+               "Say how much would be measured and how long it takes, and list it with "
+               "--verbose; needs no GPU with --arch");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   shapes.add_to(app);
   library.add_to(app, LibraryOptions::Scope::kCompiler);
@@ -190,6 +192,7 @@ int Tune::run() const {
   options->arch = arch;
   TuneReport report;
   report.budget = *time;
+  report.verbose = library.verbose();
   return dry_run ? show_plan(*options, report) : measure(*options, report);
 }
 

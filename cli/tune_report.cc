@@ -6,12 +6,17 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/print.h"
+#include "codegen/read_json.h"
 #include "results/shape.h"
+#include "runtime/registry/operators.h"
 
 namespace cubinery {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Of a configuration of a bucket, on an H200 (docs/tuning.md).
+constexpr double kSecondsToMeasure = 0.04;
 
 // Of one space or of all.
 struct Counts {
@@ -45,10 +50,37 @@ struct RunCounts {
   bool stopped = false;
 };
 
-std::string space_text(const TuneSpace& space) {
+// What the space's problem has other than the operator's default problem: "state_dtype=bf16".
+std::string changed_text(const TuneSpace& space) {
+  const Json usual = *read_json("problem", to_json(default_problem(space.op)));
+  const Json object = *read_json("problem", to_json(space.problem));
+  std::string changed;
+  for (const auto& [name, value] : object.items()) {
+    // A space has problems of several head counts.
+    const bool is_of_space =
+        fmt::format(";{}", space.text).find(fmt::format(";{}=", name)) != std::string::npos;
+    if (!is_of_space || usual.value(name, Json()) == value) continue;
+    changed += fmt::format("{}{}={}", changed.empty() ? "" : ";", name,
+                           value.is_string() ? value.get<std::string>() : value.dump());
+  }
+  return changed.empty() ? "the default problem" : changed;
+}
+
+std::string space_text(const TuneSpace& space, bool verbose) {
   return fmt::format("{}: {} configurations; buckets: {} of {} shapes; problems: {}\n  {}\n",
                      space.op, space.configurations, space.buckets.size(), space.shapes(),
-                     space.problems, space.text);
+                     space.problems, verbose ? space.text : changed_text(space));
+}
+
+// How long the measurements take at most, and what the budget does to that.
+std::string time_text(std::size_t measurements, std::chrono::milliseconds budget) {
+  const double seconds = static_cast<double>(measurements) * kSecondsToMeasure;
+  const double given = std::chrono::duration<double>(budget).count();
+  return fmt::format("At most about {}, at {:.0f} ms for a measurement; the budget is {}{}\n",
+                     duration_text(seconds), kSecondsToMeasure * 1e3, duration_text(given),
+                     given < seconds
+                         ? ": the same command goes on where it ended, or give a larger --budget"
+                         : "");
 }
 
 std::string percent(double share) { return percent_text(share) + " %"; }
@@ -119,14 +151,22 @@ void add_row(const TunedBucket& bucket, Table* table) {
               is_default ? "the default" : bucket.chosen});
 }
 
-}  // namespace
-
-std::string plan_text(const std::vector<TuneSpace>& plan, const TuneReport& report) {
-  std::string text;
-  Counts counts;
+// A line for each space.
+std::string spaces_text(const std::vector<TuneSpace>& plan) {
+  Table table({"operator", "problems", "configurations", "buckets", "shapes", "problem"});
   for (const TuneSpace& space : plan) {
-    counts.add(space);
-    text += space_text(space);
+    table.add({space.op, std::to_string(space.problems), std::to_string(space.configurations),
+               std::to_string(space.buckets.size()), std::to_string(space.shapes()),
+               changed_text(space)});
+  }
+  return table.text();
+}
+
+// A line for each bucket, under its space.
+std::string buckets_text(const std::vector<TuneSpace>& plan) {
+  std::string text;
+  for (const TuneSpace& space : plan) {
+    text += space_text(space, /*verbose=*/true);
     Table table({"  bucket", "measured as", "of", "shapes"});
     for (const PlannedShape& planned : space.buckets) {
       table.add({"  " + planned.bucket, to_text(planned.shape), planned.origin,
@@ -134,10 +174,22 @@ std::string plan_text(const std::vector<TuneSpace>& plan, const TuneReport& repo
     }
     text += table.text();
   }
-  return text + fmt::format(
-                    "{}: {} spaces, {} buckets of {} shapes, at most {} measurements "
-                    "(dry run: nothing was measured)\n",
-                    report.arch, plan.size(), counts.buckets, counts.shapes, counts.measurements);
+  return text;
+}
+
+}  // namespace
+
+std::string plan_text(const std::vector<TuneSpace>& plan, const TuneReport& report) {
+  Counts counts;
+  for (const TuneSpace& space : plan) counts.add(space);
+  return (report.verbose ? buckets_text(plan) : spaces_text(plan)) +
+         fmt::format(
+             "{}: {} spaces, {} buckets of {} shapes, at most {} measurements (dry run: nothing "
+             "was "
+             "measured{})\n",
+             report.arch, plan.size(), counts.buckets, counts.shapes, counts.measurements,
+             report.verbose ? "" : "; --verbose lists the buckets") +
+         time_text(counts.measurements, report.budget);
 }
 
 Json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report) {
@@ -158,6 +210,7 @@ Json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report) {
   document["shapes"] = counts.shapes;
   document["buckets"] = counts.buckets;
   document["measurements"] = counts.measurements;
+  document["seconds_to_measure"] = static_cast<double>(counts.measurements) * kSecondsToMeasure;
   document["spaces"] = std::move(spaces);
   return document;
 }
@@ -166,7 +219,7 @@ std::string run_text(const TuneOutcome& run, const TuneReport& report) {
   std::string text;
   for (const TunedSpace& space : run.spaces) {
     if (space.buckets.empty()) continue;
-    text += space_text(space.plan);
+    text += space_text(space.plan, report.verbose);
     Table table({"bucket", "default us", "chosen us", "gain", "margin", "default", "chosen"});
     for (const TunedBucket& bucket : space.buckets) add_row(bucket, &table);
     text += indented(table.text(), "  ");

@@ -19,9 +19,10 @@ struct TuneReport {
   std::chrono::milliseconds budget{0};
   double seconds = 0;
   bool interrupted = false;
+  bool verbose = false;  // a dry run lists the buckets
 };
 
-// Of a dry run: the buckets of every space, and the totals.
+// Of a dry run: a line for each space, or its buckets, and the totals.
 std::string plan_text(const std::vector<TuneSpace>& plan, const TuneReport& report);
 nlohmann::ordered_json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report);
 

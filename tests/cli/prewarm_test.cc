@@ -35,7 +35,7 @@ TEST_CASE("without a GPU an architecture must be named", "[cpu]") {
   CHECK(contains(output.err, "sm_90a"));
 }
 
-TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
+TEST_CASE("a dry run counts kernels and compiles nothing", "[cpu]") {
   const Cli cli;
   const json summary =
       cli.prewarm("--dry-run --hf-config " + kModel + " --tp 1,2,4,8 --arch sm_90a,sm_80");
@@ -57,7 +57,15 @@ TEST_CASE("a dry run lists kernels and compiles nothing", "[cpu]") {
                                                    "gdn_prefill_chunks", "gdn_prefill_scan",
                                                    "gdn_verify", "gdn_verify_wy"});
   CHECK(cli.entries().empty());
-  const Output text = cli.run("prewarm --dry-run --key-dim 64 --arch sm_80");
+  const Output counts = cli.run("prewarm --dry-run -j 2 --key-dim 64 --arch sm_80");
+  CHECK(counts.exit_code == 0);
+  CHECK(counts.err.find("missing") == std::string::npos);
+  CHECK(!contains(counts.out, "key_dim=64"));
+  CHECK(contains(counts.out, "sm_80  gdn_prefill_chunks"));
+  CHECK(contains(counts.out, " missing: about "));
+  CHECK(contains(counts.out, " to compile, 2 at a time (dry run: nothing was compiled; --verbose"));
+  CHECK(summary["seconds_to_compile"].get<double>() > 0);
+  const Output text = cli.run("prewarm --dry-run --verbose --key-dim 64 --arch sm_80");
   CHECK(text.exit_code == 0);
   CHECK(contains(text.out, "missing  sm_80 gdn_decode;key_dim=64;"));
   CHECK(contains(text.out, "missing  sm_80 gdn_prefill_chunks;key_dim=64;"));

@@ -199,7 +199,7 @@ std::size_t conv_buckets() {
   return 4 * buckets.size();
 }
 
-TEST_CASE("a dry run lists what a model needs", "[cpu]") {
+TEST_CASE("a dry run plans what a model needs", "[cpu]") {
   const Cli cli;
   for (const auto& [name, heads] : {std::pair{"Qwen3.5-0.8B", 16}, std::pair{"Qwen3.5-35B-A3B", 32},
                                     std::pair{"Qwen3.5-397B-A17B", 64}}) {
@@ -263,8 +263,20 @@ TEST_CASE("all models share a space of each operator", "[cpu]") {
     for (const json& bucket : space["buckets"]) buckets.insert(bucket["bucket"].get<std::string>());
     CHECK(buckets.size() == space["buckets"].size());
   }
-  const Output text =
-      cli.run("tune --dry-run --arch sm_90a --op gdn_decode --batch 8 " + arguments);
+  const std::string one = "tune --dry-run --arch sm_90a --op gdn_decode --batch 8 " + arguments;
+  const Output counts = cli.run(one);
+  CHECK(counts.exit_code == 0);
+  CHECK(!contains(counts.out, "states=256"));
+  CHECK(contains(counts.out, "--verbose lists the buckets)\nAt most about "));
+  CHECK(contains(counts.out, "; the budget is 10 min"));
+  CHECK(
+      contains(cli.run(one + " --budget 1s").out, "; the budget is 1 s: the same command goes on"));
+  // Of the problem what is not as usual.
+  CHECK(contains(cli.run("tune --dry-run --arch sm_90a --op gdn_decode --state-dtype bf16").out,
+                 "  state_dtype=bf16\n"));
+  CHECK(contains(cli.run("tune --dry-run --arch sm_90a --op gdn_decode --key-dim 128").out,
+                 "  the default problem\n"));
+  const Output text = cli.run(one + " --verbose");
   CHECK(text.exit_code == 0);
   CHECK(contains(text.out, "gdn_decode: "));
   CHECK(contains(text.out, "states=256"));
@@ -453,6 +465,7 @@ TEST_CASE("the summary compares with the default", "[cpu]") {
   const TuneReport report{.arch = "sm_90a", .gpu = "NVIDIA H200"};
 
   const std::string text = run_text(run, report);
+  CHECK(contains(text, "  the default problem\n"));
   CHECK(contains(text, "states=256"));
   CHECK(contains(text, "110.00"));
   CHECK(contains(text, "100.00"));
