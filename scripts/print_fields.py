@@ -33,7 +33,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cubinery._problem import Problem, left_out
+from cubinery._problem import Problem, left_out, repr_of_forms
 
 if TYPE_CHECKING:
     from cubinery import {names}
@@ -49,7 +49,7 @@ __all__ = [
 
 CLASS = '''
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class {name}Problem(Problem["{name}"]):
     """{help}
 
@@ -63,7 +63,7 @@ class {name}Problem(Problem["{name}"]):
 '''
 
 MODEL = '''
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelProblems:
     """The problems of a model: one for each form in which it needs an operator.
 
@@ -76,6 +76,10 @@ class ModelProblems:
     def left_out(self) -> dict[str, str]:
         """The forms that the model cannot have, and why: their problems do not pass check()."""
         return left_out(self)
+
+    def __repr__(self) -> str:
+        """A line for each form."""
+        return repr_of_forms(self)
 '''
 
 

@@ -107,12 +107,21 @@ class Context:
             "paths": paths,
             "record": record,
         }
-        given = {name: text_of(name, value) for name, value in options.items() if value is not None}
+        self._given = {name: value for name, value in options.items() if value is not None}
+        given = {name: text_of(name, value) for name, value in self._given.items()}
         if log is not None and not callable(log):
             refuse_type("log", log, "a callable of level and message, or None")
         self._handle = _core.context_create(given, log)
         self._arch, self._device, self._sm_count = _core.context_info(self._handle)
         self._operators: dict[tuple[Any, ...], Operator[Any]] = {}
+
+    def __repr__(self) -> str:
+        """Its architecture, and what it was given."""
+        given = {
+            name: value for name, value in self._given.items() if name not in ("device", "arch")
+        }
+        options = "".join(f", {name}={value!r}" for name, value in given.items())
+        return f"Context({self._device}, arch={self._arch!r}{options})"
 
     @property
     def arch(self) -> str:

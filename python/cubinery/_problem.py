@@ -27,6 +27,12 @@ OperatorT = TypeVar("OperatorT", bound="Operator[Any]", covariant=True)
 
 
 @cache
+def _defaults(problem: Any) -> dict[str, Any]:
+    """Of each field of a class of problems its default."""
+    return {field.name: field.default for field in fields(problem)}
+
+
+@cache
 def _values(problem: Any) -> dict[str, tuple[type, tuple[str, ...]]]:
     """Of each field of a class of problems its type and, for a str, the values that it takes."""
     hints = get_type_hints(problem)
@@ -47,6 +53,15 @@ class Problem(Generic[OperatorT]):
 
     def __post_init__(self) -> None:
         self._check_values()
+
+    def __repr__(self) -> str:
+        """The fields that differ from the defaults, as Python would make it again."""
+        changed = (
+            f"{name}={getattr(self, name)!r}"
+            for name, default in _defaults(cast(Any, type(self))).items()
+            if getattr(self, name) != default
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def heads(self) -> int:
@@ -106,6 +121,12 @@ def left_out(problems: Any) -> dict[str, str]:
         except InvalidArgumentError as error:
             reasons[field.name] = str(error)
     return reasons
+
+
+def repr_of_forms(problems: Any) -> str:
+    """Of the problems of a model: a line for each form."""
+    forms = (f"    {field.name}={getattr(problems, field.name)!r},\n" for field in fields(problems))
+    return f"{type(problems).__name__}(\n{''.join(forms)})"
 
 
 def checked(problem: Any) -> Problem[Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from cubinery._problem import Problem, left_out
+from cubinery._problem import Problem, left_out, repr_of_forms
 
 if TYPE_CHECKING:
     from cubinery import Commit, Conv, Decode, Prefill, Verify
@@ -46,7 +46,7 @@ ConvGateMode = Literal["none", "computed"]
 ConvBetaMode = Literal["one", "logit", "doubled_logit"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class DecodeProblem(Problem["Decode"]):
     """One decode step: one token per request.
 
@@ -132,7 +132,7 @@ class DecodeProblem(Problem["Decode"]):
     batch_invariant: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PrefillProblem(Problem["Prefill"]):
     """A prefill: whole sequences.
 
@@ -212,7 +212,7 @@ class PrefillProblem(Problem["Prefill"]):
     batch_invariant: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class VerifyProblem(Problem["Verify"]):
     """A verification: the draft tokens of each request.
 
@@ -303,7 +303,7 @@ class VerifyProblem(Problem["Verify"]):
     batch_invariant: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CommitProblem(Problem["Commit"]):
     """A commit: the states after the accepted tokens of a verification, in all layers.
 
@@ -374,7 +374,7 @@ class CommitProblem(Problem["Commit"]):
     batch_invariant: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ConvProblem(Problem["Conv"]):
     """A causal convolution in front of the others: its sums, SiLU, the split into q, k and v.
 
@@ -468,7 +468,7 @@ class ConvProblem(Problem["Conv"]):
     batch_invariant: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ModelProblems:
     """The problems of a model: one for each form in which it needs an operator.
 
@@ -495,3 +495,7 @@ class ModelProblems:
     def left_out(self) -> dict[str, str]:
         """The forms that the model cannot have, and why: their problems do not pass check()."""
         return left_out(self)
+
+    def __repr__(self) -> str:
+        """A line for each form."""
+        return repr_of_forms(self)

@@ -21,6 +21,12 @@ def test_a_context_without_a_device(compiler):
     assert "sm_90a" in cubinery.architectures()
 
 
+def test_repr_is_what_a_context_was_given(tmp_path):
+    context = cubinery.Context(-1, arch="sm_80", offline=True, cache_dir=tmp_path)
+    assert repr(context) == f"Context(-1, arch='sm_80', offline=True, cache_dir={tmp_path!r})"
+    assert repr(cubinery.Context(-1, arch="sm_90a")) == "Context(-1, arch='sm_90a')"
+
+
 def test_compile_then_disk(tmp_path):
     problem = cubinery.DecodeProblem(key_dim=64, value_dim=64)
     context = cubinery.Context(-1, arch="sm_90a", cache_dir=str(tmp_path))

@@ -3,11 +3,13 @@
 import dataclasses
 import json
 import sys
+from pathlib import Path
 
 import cubinery
 import pytest
 from cubinery import _core
 
+CONFIG = Path(__file__).parents[2] / "tests/data/models/Qwen3.5-27B/config.json"
 PROBLEMS = [
     cubinery.DecodeProblem,
     cubinery.PrefillProblem,
@@ -101,6 +103,27 @@ def test_values_that_a_field_does_not_take_are_refused_at_once(problem):
             problem(**fields)
         with pytest.raises(cubinery.InvalidArgumentError, match=message):
             dataclasses.replace(problem(), **fields)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_repr_is_what_differs_from_the_defaults(problem):
+    assert repr(problem()) == f"{problem.__name__}()"
+    changed = problem(q_heads=2, key_dim=64, state_dtype="f16")
+    assert eval(repr(changed), {problem.__name__: problem}) == changed
+    assert repr(changed).count("=") == sum(
+        value != dataclasses.asdict(problem())[name]
+        for name, value in dataclasses.asdict(changed).items()
+    )
+
+
+def test_problems_of_a_model_print_a_line_for_each_form():
+    problems = cubinery.problems_for_model(CONFIG, tp=2)
+    begin, *lines, end = repr(problems).splitlines()
+    assert (begin, end) == ("ModelProblems(", ")")
+    for line, field in zip(lines, dataclasses.fields(problems), strict=True):
+        assert line == f"    {field.name}={getattr(problems, field.name)!r},"
+        assert len(line) < 400
+    assert eval(repr(problems), vars(cubinery)) == problems
 
 
 def test_problems_are_keys():

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <fstream>
 #include <set>
@@ -149,7 +151,7 @@ TEST_CASE("operators that cannot do it are left out unless --op names them", "[c
        {"--op gdn_commit --dtype f32 ", "--draft-tokens 99 ", "--key-dim 100 ",
         "--accepted-dtype f32 ", "--form conv,conv_verify --has-initial-state false "}) {
     INFO(refused);
-    CHECK(cli.run("prewarm --dry-run " + refused + model).exit_code != 0);
+    CHECK(cli.run(fmt::format("prewarm --dry-run {}{}", refused, model)).exit_code != 0);
   }
 }
 
