@@ -69,7 +69,7 @@ void Explain::add_to(CLI::App& of) {
       ->excludes("--ptx");
   of.add_option("--json", json, "Write everything, to stdout with -")->type_name("FILE");
   library.add_to(of, LibraryOptions::Scope::kCompiler);
-  of.footer(std::string(kExplainExamples) + "\n\n" + kModelAssumptions);
+  of.footer(std::string(kExplainExamples) + "\n\n" + kModelHelp);
 }
 
 std::string resources_text(const KernelInfo& info) {

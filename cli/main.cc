@@ -5,11 +5,13 @@
 
 #include <csignal>
 #include <exception>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "cli/commands.h"
+#include "cli/help.h"
 #include "cli/print.h"
 #include "codegen/nearest.h"
 #include "cubinery/version.h"
@@ -84,7 +86,8 @@ std::string failure_text(const CLI::App* app, const CLI::Error& error) {
 
 int main_without_exceptions(int argc, char** argv) {
   CLI::App app("cubinery makes, caches and checks CUDA kernels for Gated DeltaNet.", "cubinery");
-  app.set_help_all_flag("--help-all", "Print the help of every command and exit");
+  app.formatter(std::make_shared<Help>());  // before the commands, which take it over
+  app.set_help_all_flag("--help-all", "Print all help, of every command, and exit");
   app.set_version_flag("--version", "cubinery " CUBINERY_VERSION);
   app.require_subcommand(1);
   app.failure_message(failure_text);

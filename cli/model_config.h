@@ -42,5 +42,8 @@ Result<std::vector<Request>> read_model_config(std::string_view file, std::strin
 // The same in the words of --help, where files are named --hf-config: what problems_for_model()
 // does.
 extern const char* const kModelAssumptions;
+// Where that stands, for the help of other commands.
+inline constexpr const char* kModelHelp =
+    "What --hf-config and the flags ask for: cubinery problems --help.";
 
 }  // namespace cubinery

@@ -62,7 +62,7 @@ void Prewarm::add_to(CLI::App& app) {
   app.add_flag("--verify", settings.verify, "Read every entry again and check it");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kPrewarmExamples) + "\n\n" + kModelAssumptions);
+  app.footer(std::string(kPrewarmExamples) + "\n\n" + kModelHelp);
 }
 
 Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count,

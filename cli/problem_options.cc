@@ -215,9 +215,7 @@ void ProblemOptions::add_problems_to(CLI::App& app) {
            option_name(field.name),
            [this, name = field.name](const std::string& text) { fields_[name] = text; }, field.help)
         ->type_name("VALUE")
-        ->group(
-            "Problem fields (one problem of their own for each operator, defaults in brackets; or "
-            "replaced in every problem of the files)");
+        ->group(kFieldGroup);
   }
 }
 

@@ -17,6 +17,11 @@
 
 namespace cubinery {
 
+// The group of the options that are fields of problems.
+inline constexpr const char* kFieldGroup =
+    "Problem fields (one problem of their own for each operator, defaults in brackets; or replaced "
+    "in every problem of the files)";
+
 // "--key-dim" of "key_dim".
 std::string option_name(std::string_view name);
 

@@ -92,7 +92,7 @@ void Tune::add_to(CLI::App& app) {
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   shapes.add_to(app);
   library.add_to(app, LibraryOptions::Scope::kCompiler);
-  app.footer(std::string(kTuneExamples) + "\n\n" + kModelAssumptions);
+  app.footer(std::string(kTuneExamples) + "\n\n" + kModelHelp);
 }
 
 Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts* left_out) const {

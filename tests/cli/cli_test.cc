@@ -1,5 +1,6 @@
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "tests/cli/run_cli.h"
@@ -28,7 +29,11 @@ TEST_CASE("version and help", "[cpu]") {
 
 TEST_CASE("help and operators say what a field accepts", "[cpu]") {
   const Cli cli;
-  const std::string help = cli.run("prewarm --help").out;
+  const std::string brief = cli.run("prewarm --help").out;
+  CHECK(contains(brief, " --dtype "));
+  CHECK(!contains(brief, "dtype of q, k and v"));
+  CHECK(std::count(brief.begin(), brief.end(), '\n') < 80);
+  const std::string help = cli.run("prewarm --help-all").out;
   CHECK(contains(help, "dtype of q, k and v: f32, bf16, f16 [bf16]"));
   CHECK(contains(help, "gdn_prefill, gdn_verify, gdn_commit, gdn_conv: dtype of cu_seqlens"));
   const Output list = cli.run("operators");
