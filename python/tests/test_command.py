@@ -1,8 +1,11 @@
 """The command line that the wheel brings."""
 
 import subprocess
+import sys
+from pathlib import Path
 
 import cubinery
+import pytest
 
 
 def run(*arguments):
@@ -11,6 +14,15 @@ def run(*arguments):
 
 def test_it_is_of_the_packages_version(command):
     assert run(command, "--version").stdout.strip().endswith(cubinery.__version__)
+
+
+def test_python_runs_it_as_a_module(command):
+    if Path(command).parent != Path(sys.executable).parent:
+        pytest.skip("the package is not installed: CUBINERY_CLI names the command")
+    by_module = run(sys.executable, "-m", "cubinery", "operators", "--json", "-")
+    assert by_module.returncode == 0, by_module.stderr
+    assert by_module.stdout == run(command, "operators", "--json", "-").stdout
+    assert run(sys.executable, "-m", "cubinery", "--bogus").returncode == 2
 
 
 def test_doctor_cache_and_prewarm(command, compiler, tmp_path):
