@@ -1,13 +1,28 @@
 #!/usr/bin/env bash
-# Builds a Debian package of the libraries, headers, documents and the command, into build-deb/, and prints its path.
-# It fits the release that it is built on, and newer ones.
+# Builds Debian packages and prints their paths, in build-deb/ or DIRECTORY: the C library (libcubinery-c0.1), what C++
+# and C programs are built with (libcubinery-dev), and the command (cubinery).  They fit the release that they are built
+# on, which their version names, and newer ones.
+#
+#   scripts/build_deb.sh [DIRECTORY]
 set -euo pipefail
+directory=$(realpath -m "${1:-$(dirname "$0")/../build-deb}")
 cd "$(dirname "$0")/.."
 command -v dpkg-shlibdeps >/dev/null ||
   { echo "build_deb.sh: dpkg-shlibdeps is missing: apt-get install dpkg-dev" >&2; exit 77; }
+# shellcheck disable=SC1091
+release=$(. /etc/os-release && echo "1~${ID/debian/deb}${VERSION_ID:-}")
+SOURCE_DATE_EPOCH=$(scripts/source_date.sh)
+export SOURCE_DATE_EPOCH
+rm -f build-deb/*.deb
 {
-  cmake --preset default -B build-deb -DCMAKE_INSTALL_PREFIX=/usr -DCUBINERY_TESTS=OFF -DCUBINERY_BENCHMARKS=OFF
+  cmake --preset default -B build-deb -DCMAKE_INSTALL_PREFIX=/usr -DCUBINERY_TESTS=OFF -DCUBINERY_BENCHMARKS=OFF \
+    -DCUBINERY_DEB_RELEASE="$release"
   cmake --build build-deb
+  tests/capi/exports.sh include/cubinery/c_api.h build-deb/capi/libcubinery_c.so packaging/libcubinery_c.symbols.in
   cpack --config build-deb/CPackConfig.cmake -B build-deb
 } >&2
-echo "$PWD"/build-deb/cubinery_*.deb
+mkdir -p "$directory"
+for package in build-deb/*.deb; do
+  if [[ ! $directory -ef build-deb ]]; then cp "$package" "$directory"; fi
+  echo "$directory/${package##*/}"
+done

@@ -11,6 +11,10 @@
 #
 #   TOOLKIT=none BRING=dist/*.whl scripts/clean_root.sh bookworm tests/package/wheel_alone.sh
 #   TOOLKIT=none BRING=build-deb/*.deb scripts/clean_root.sh bookworm tests/package/deb_alone.sh
+#
+# With TAKE the files of the checkout that it names are copied here in the end, into DIRECTORY (dist):
+#
+#   TAKE=build-deb/*.deb scripts/clean_root.sh bookworm scripts/build_deb.sh
 set -euo pipefail
 suite=$1
 shift
@@ -44,7 +48,8 @@ if [[ -n $toolkit ]]; then
 fi
 
 # The mounts are this process's own and end with it.
-export root toolkit
+SOURCE_DATE_EPOCH=$("$source/scripts/source_date.sh")
+export root toolkit SOURCE_DATE_EPOCH
 unshare --mount --pid --fork bash -euo pipefail -c '
   if [[ -n $toolkit ]]; then
     mount --bind "$toolkit" "$root$toolkit"
@@ -53,5 +58,13 @@ unshare --mount --pid --fork bash -euo pipefail -c '
   mount -t proc proc "$root/proc"
   mount --rbind /dev "$root/dev"
   exec chroot "$root" /usr/bin/env -i HOME=/root TERM="${TERM:-dumb}" LANG=C.UTF-8 CI="${CI:-}" \
+    SOURCE_DATE_EPOCH="$SOURCE_DATE_EPOCH" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     bash -euo pipefail -c "cd /root/cubinery && exec \"\$@\"" clean_root "$@"' clean_root "$@"
+
+# shellcheck disable=SC2086
+if [[ -n ${TAKE:-} ]]; then
+  directory=${DIRECTORY:-$source/dist}
+  mkdir -p "$directory"
+  (cd "$root/root/cubinery" && cp $TAKE "$directory")
+fi
