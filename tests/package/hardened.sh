@@ -22,6 +22,9 @@ has_landing_pads() {
   ((objects > 0 && objects == marked))
 }
 
+# for_x86_64 FILE: whether it was compiled for that; others have no such pads.
+for_x86_64() { readelf -Wh "$1" 2>/dev/null | grep 'Machine: .*X86-64' >/dev/null; }
+
 cxx=${CXX:-c++}
 starts_with_pads=1  # whether the toolchain's own objects have them
 for name in crti.o crtbeginS.o Scrt1.o; do
@@ -35,7 +38,7 @@ for file in "$@"; do
     grep -qE '__(mem|str|sn|vsn|f|read|pread|realpath|get|recv)\w*_chk' <<<"$symbols" || complain "$file" "no checked call of the C library"
   fi
   if [[ $file == *.a ]]; then
-    if [[ $(uname -m) == x86_64 ]]; then has_landing_pads "$file" || complain "$file" "objects without landing pads"; fi
+    if for_x86_64 "$file"; then has_landing_pads "$file" || complain "$file" "objects without landing pads"; fi
     continue
   fi
   dynamic=$(readelf -Wd "$file")
@@ -44,7 +47,7 @@ for file in "$@"; do
   grep -q 'GNU_RELRO' <<<"$segments" || complain "$file" "the linker's tables stay writable"
   grep 'GNU_STACK' <<<"$segments" | grep -q 'RW ' || complain "$file" "an executable stack"
   if grep -q 'LOAD .* RWE' <<<"$segments"; then complain "$file" "a segment that is writable and code"; fi
-  if [[ $(uname -m) == x86_64 ]] && ((starts_with_pads)); then
+  if for_x86_64 "$file" && ((starts_with_pads)); then
     has_landing_pads "$file" || complain "$file" "no landing pads, which every object of the toolchain has"
   fi
 done
