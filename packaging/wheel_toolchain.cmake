@@ -2,15 +2,16 @@
 # unpacked by scripts/build_wheel.sh, which sets in the environment
 #   CUBINERY_WHEEL_MACHINE   x86_64 or aarch64
 #   CUBINERY_WHEEL_ROOT      folder; in it system/ has the C library, libraries/ what is compiled in
-set(CMAKE_SYSTEM_NAME Linux)
-set(CMAKE_SYSTEM_PROCESSOR $ENV{CUBINERY_WHEEL_MACHINE})
+set(machine $ENV{CUBINERY_WHEEL_MACHINE})
+set(triplet ${machine}-linux-gnu)
 set(CMAKE_SYSROOT $ENV{CUBINERY_WHEEL_ROOT}/system)
-set(triplet ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
 set(CMAKE_C_COMPILER ${triplet}-gcc)
 set(CMAKE_CXX_COMPILER ${triplet}-g++)
-if(NOT CMAKE_SYSTEM_PROCESSOR STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
+if(NOT machine STREQUAL CMAKE_HOST_SYSTEM_PROCESSOR)
+  set(CMAKE_SYSTEM_NAME Linux)
+  set(CMAKE_SYSTEM_PROCESSOR ${machine})
   # For what the build makes and runs.
-  set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${CMAKE_SYSTEM_PROCESSOR}-static -L ${CMAKE_SYSROOT})
+  set(CMAKE_CROSSCOMPILING_EMULATOR qemu-${machine}-static -L ${CMAKE_SYSROOT})
 endif()
 set(CMAKE_FIND_ROOT_PATH $ENV{CUBINERY_WHEEL_ROOT}/libraries)
 set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
