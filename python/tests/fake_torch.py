@@ -20,9 +20,7 @@ _STORED = {
     "uint8": np.uint8,
     "bool": np.bool_,
 }
-_SHORT = {long: short for short, long in fake_gpu._LONG.items()} | {"uint8": "u8"}
-fake_gpu._CODES.setdefault("u8", (1, 8))
-fake_gpu._LONG.setdefault("u8", "uint8")
+_SHORT = {long: short for short, long in fake_gpu._LONG.items()}
 
 
 def stored(name: str) -> np.dtype:

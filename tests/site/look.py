@@ -80,7 +80,7 @@ def main():
                 browser,
                 "--headless",
                 "--no-sandbox",
-                "--disable-gpu",
+                "--disable-gpu", "--disable-dev-shm-usage",
                 "--no-first-run",
                 "--remote-debugging-port=0",
                 "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
