@@ -82,7 +82,13 @@ def write_cpp(folder):
 
 
 def help_of(cubinery, *command):
-    return subprocess.run([cubinery, *command, "--help"], check=True, capture_output=True, text=True).stdout.rstrip()
+    """The help of a command; of one without subcommands with all that it says of options."""
+
+    def printed(flag):
+        return subprocess.run([cubinery, *command, flag], check=True, capture_output=True, text=True).stdout.rstrip()
+
+    text = printed("--help")
+    return text if subcommands(text) else printed("--help-all")
 
 
 def subcommands(text):

@@ -100,6 +100,8 @@ def missing_names(pages, source):
             )
     cpp = [anchor for anchor in ids if anchor.startswith("_CPPv4")]
     yield from (f"C++'s {name}" for name in classes if not any(f"{len(name)}{name}" in anchor for anchor in cpp))
+    options = ("prewarm-dry-run", "prewarm-q-heads", "tune-budget", "cache-export-o")
+    yield from (f"the option {name}" for name in options if f"cmdoption-cubinery-{name}" not in ids)
     if len(names) < 25 or len(functions) < 50 or len(classes) < 50:
         yield f"only {len(names)} names of Python, {len(functions)} of C and {len(classes)} of C++ were looked for"
 
