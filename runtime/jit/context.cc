@@ -8,6 +8,7 @@
 
 #include <vector>
 
+#include "codegen/nearest.h"
 #include "runtime/jit/context_state.h"
 #include "runtime/jit/options_text.h"
 
@@ -32,8 +33,10 @@ std::string home_cache_dir() {
 }
 
 Status unknown_arch(std::string_view arch) {
-  return Status(Code::kInvalidArgument, fmt::format("Options::arch = \"{}\"; accepted: {}", arch,
-                                                    fmt::join(known_architectures(), ", ")));
+  const std::vector<std::string>& known = known_architectures();
+  return Status(Code::kInvalidArgument,
+                fmt::format("Options::arch = \"{}\"; accepted: {}{}", arch, fmt::join(known, ", "),
+                            did_you_mean(arch, known)));
 }
 
 // The architecture to compile for: the caller's, checked against the device if there is one, or the

@@ -49,6 +49,7 @@ TEST_CASE("WithoutADeviceTheArchitectureIsRequired", "[cpu]") {
     CHECK(status.code() == Code::kInvalidArgument);
     CHECK(status.message().starts_with("Options::arch = \"" + std::string(arch) +
                                        "\"; accepted: sm_80, "));
+    CHECK(contains(status.message(), "; did you mean sm_90a?") == (std::string(arch) == "sm_90"));
   }
 }
 
