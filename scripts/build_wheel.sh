@@ -32,6 +32,7 @@ if [[ ! -e $CUBINERY_WHEEL_ROOT.complete ]]; then
 fi
 "$machine-linux-gnu-gcc" -O2 -fPIC -c packaging/single_threaded.c -o "$CUBINERY_WHEEL_ROOT/single_threaded.o"
 
+umask 022  # which files in the wheel have
 PIP_CONSTRAINT=$PWD/scripts/python_tools.txt
 SOURCE_DATE_EPOCH=$(scripts/source_date.sh)
 export PIP_CONSTRAINT SOURCE_DATE_EPOCH

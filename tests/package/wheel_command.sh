@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-minimal libgcc-s1 >/dev/null
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 libgcc-s1 >/dev/null
 python3 -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extractall("/tmp/wheel")' brought/*.whl
 command=$(echo /tmp/wheel/cubinery-*.data/scripts/cubinery)
 chmod +x "$command"
