@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <set>
 
+#include "results/embedded.h"
 #include "tests/cli/run_cli.h"
 #include "tuner/report/report.h"
 
@@ -74,6 +77,22 @@ TEST_CASE("a report says what tuning gained by operator and GPU, and why", "[cpu
   CHECK(contains(why("states=16"),
                  "all settings of this problem agree on path=portable;k_lanes=8;"
                  "vec_bytes=16."));
+}
+
+TEST_CASE("problems are told apart by what they have not alike", "[cpu]") {
+  const Cli cli;
+  std::map<std::string, std::set<std::string>> problems;
+  for (const TuningResult& result : embedded_results()) {
+    problems[result.setting.op].insert(result.setting.problem);
+  }
+  for (const auto& [op, of_op] : problems) {
+    const Output output = cli.run("report --library --op " + op);
+    for (const std::string& problem : of_op) {
+      // All of these have it.
+      CHECK(contains(output.out, problem) == (of_op.size() == 1));
+      CHECK(contains(output.out, "\nkey_dim=128;") == (of_op.size() == 1));
+    }
+  }
 }
 
 TEST_CASE("json has every setting and says which results are stale", "[cpu]") {

@@ -89,9 +89,28 @@ Table empty_table(double copy_rate) {
   return Table(std::move(header));
 }
 
-std::string heading(const Setting& setting) {
+// Of "a=1;b=2" the fields that not all problems of the operator have alike; all of them where there
+// is one problem.
+std::string told_apart(const Setting& setting, const TuningReport& report) {
+  std::string text;
+  for (std::size_t begin = 0; begin < setting.problem.size();) {
+    const std::size_t end = std::min(setting.problem.find(';', begin), setting.problem.size());
+    const std::string field = setting.problem.substr(begin, end - begin);
+    const bool is_of_all = std::all_of(
+        report.settings.begin(), report.settings.end(), [&](const ReportedSetting& other) {
+          return other.setting.op != setting.op ||
+                 fmt::format(";{};", other.setting.problem).find(fmt::format(";{};", field)) !=
+                     std::string::npos;
+        });
+    if (!is_of_all) text += (text.empty() ? "" : ";") + field;
+    begin = end + 1;
+  }
+  return text.empty() ? setting.problem : text;
+}
+
+std::string heading(const Setting& setting, const TuningReport& report) {
   return fmt::format("{} on {}, NVRTC {}\n{}\n", setting.op, gpu_text(setting.gpu), setting.nvrtc,
-                     setting.problem);
+                     told_apart(setting, report));
 }
 
 // A line for each operator and GPU.
@@ -272,7 +291,7 @@ std::string report_table(const TuningReport& report) {
         first, report.settings.end(),
         [&](const ReportedSetting& other) { return same_group(first->setting, other.setting); });
     if (!text.empty()) text += '\n';
-    text += heading(first->setting);
+    text += heading(first->setting, report);
     Table table = empty_table(report.copy_rate);
     for (; first != last; ++first) table.add(row_of(*first, report.copy_rate));
     text += table.text();
