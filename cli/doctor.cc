@@ -118,7 +118,8 @@ void Doctor::driver() {
               : "nothing, if this machine only pre-warms; kernels run on NVIDIA GPUs only";
   const Result<std::shared_ptr<const Driver>> driver = Driver::open(options_.driver_path);
   if (!driver) {
-    const std::string why(driver.error().message());
+    const bool is_absent = !has_gpu && options_.driver_path.empty();
+    const std::string why(is_absent ? "none, and no GPU" : driver.error().message());
     return add(has_gpu ? Health::kFail : Health::kWarn, "driver", why, advice);
   }
   driver_version_ = (*driver)->version();
