@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks the documents: every relative link leads to a file and, with an anchor, to a heading; every path in backticks
 is one of the tree; docs/device_headers.md has every device header; docs/own_kernel.md shows its programs as they are, and
-these and README stay short."""
+these and README stay short; the site's navigation has every page."""
 import fnmatch
 import os
 import pathlib
@@ -86,6 +86,14 @@ def wrong_steps():
             yield f"{page.relative_to(ROOT)}: a block that is no file of {folder.relative_to(ROOT)}: {block[:60]!r}"
 
 
+def pages_without_a_place():
+    """Pages that the site's navigation does not lead to."""
+    navigation = (ROOT / "docs" / "site" / "index.md").read_text()
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        if not re.search(rf"\bdocs/{page.stem}(\n|>|\.md)", navigation):
+            yield page.relative_to(ROOT)
+
+
 def main():
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
     tree = paths_of_tree()
@@ -93,6 +101,7 @@ def main():
     wrong += [f"{page.relative_to(ROOT)}: no such path: {path}" for page in pages for path in missing_paths(page, tree)]
     wrong += [f"docs/device_headers.md: does not name {header}" for header in missing_headers()]
     wrong += wrong_steps()
+    wrong += [f"docs/site/index.md: does not lead to {page}" for page in pages_without_a_place()]
     lines = len((ROOT / "README.md").read_text().splitlines())
     if lines > README_LINES:
         wrong.append(f"README.md has {lines} lines, at most {README_LINES} are wanted")
