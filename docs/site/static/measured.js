@@ -2,7 +2,8 @@
 "use strict";
 (() => {
 const records = window.cubineryRecords;
-const COLOURS = { cubinery: "#2a8f2a", FLA: "#d9730d", FlashQLA: "#8250df", FlashInfer: "#1f6feb", alone: "#8b949e" };
+// As in the pictures of scripts/draw_latency.py.
+const COLOURS = { cubinery: "#1f6feb", FLA: "#d9730d", FlashInfer: "#8250df", FlashQLA: "#1a7f37", alone: "#8b949e" };
 const GREY = "#8b949e";
 Chart.defaults.color = GREY;
 Chart.defaults.borderColor = "rgba(139, 148, 158, 0.25)";
