@@ -9,11 +9,13 @@ import html.parser
 import json
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import urllib.parse
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import browser as chromium  # noqa: E402
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 # Attributes by which an element loads something.
@@ -183,10 +185,10 @@ def check_page(browser, cubinery, *options):
 
 def main():
     cubinery, tests = sys.argv[1], pathlib.Path(sys.argv[2])
-    browser = shutil.which("chromium")
+    browser = chromium.find()
     recorded = check_page(browser, cubinery, "--dir", str(tests / "data/tuning"), "--copy-rate", "4")
     inside = check_page(browser, cubinery, "--library")
-    how = "shown in " + browser if browser else "read only: no chromium"
+    how = "shown in " + browser if browser else "read only: no Chromium"
     print(f"{recorded} recorded settings, {inside} inside the library; {how}")
 
 

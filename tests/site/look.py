@@ -9,16 +9,16 @@ Chromium.
 import functools
 import http.server
 import json
-import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 
 HERE = pathlib.Path(__file__).resolve().parent
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+sys.path.insert(0, str(HERE.parent))
+import browser as chromium  # noqa: E402
+
 LIMIT = 300  # seconds, of a machine that hangs
 
 
@@ -61,7 +61,7 @@ class Answer(list):
 
 
 def main():
-    browser = os.environ.get("CUBINERY_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = chromium.find()
     if browser is None:
         print("skipped: no Chromium; install Debian's package chromium-headless-shell, or set CUBINERY_CHROMIUM")
         sys.exit(77)
