@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 command -v dpkg-shlibdeps >/dev/null ||
   { echo "build_deb.sh: dpkg-shlibdeps is missing: apt-get install dpkg-dev" >&2; exit 77; }
 # shellcheck disable=SC1091
-release=$(. /etc/os-release && echo "1~${ID/debian/deb}${VERSION_ID:-}")
+release=$(. /etc/os-release && echo "1+${ID/debian/deb}${VERSION_ID:-}")
 umask 022  # which folders in packages have
 SOURCE_DATE_EPOCH=$(scripts/source_date.sh)
 export SOURCE_DATE_EPOCH

@@ -20,7 +20,7 @@ for wheel in "$directory"/*.whl; do
 done
 # shellcheck disable=SC1091
 release=$(. /etc/os-release && echo "${ID/debian/deb}${VERSION_ID:-}")
-if compgen -G "$directory/*~${release}_*.deb" >/dev/null; then scripts/build_deb.sh "$work/new"; fi
+if compgen -G "$directory/*+${release}_*.deb" >/dev/null; then scripts/build_deb.sh "$work/new"; fi
 status=0
 for file in "$work"/new/*; do
   if cmp "$file" "$directory/${file##*/}"; then

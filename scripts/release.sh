@@ -28,10 +28,12 @@ commit=$(git rev-parse HEAD)
 tag=v$version
 
 say() { printf '\n== %s\n' "$*"; }
-# wrong TEXT: the end, but for a dry run.
+stops=()
+# wrong TEXT: the end, but for a dry run, which lists it in its own.
 wrong() {
   echo "release.sh: $*" >&2
   ((dry_run)) || exit 1
+  stops+=("$*")
 }
 # published COMMAND...: runs what others will see.
 published() {
@@ -48,8 +50,8 @@ done
 ((EUID == 0)) || { echo "release.sh: clean roots need root" >&2; exit 77; }
 [[ -z $(git status --porcelain) ]] || wrong "the tree has changes that are not committed, which no artefact has"
 [[ $(git branch --show-current) == "$branch" ]] || wrong "on branch $(git branch --show-current); accepted: $branch"
-scripts/changelog.py check || wrong "see above"
-scripts/changelog.py notes >/dev/null || wrong "see above"
+scripts/changelog.py check || wrong "CHANGELOG.md or CITATION.cff does not fit the version"
+scripts/changelog.py notes >/dev/null || wrong "CHANGELOG.md has no dated section of $version with nothing unreleased above it"
 if git rev-parse --quiet --verify "refs/tags/$tag" >/dev/null; then wrong "there is a tag $tag"; fi
 git remote get-url "$remote" >/dev/null 2>&1 || wrong "no remote $remote: set REMOTE"
 for tool in twine gh; do
@@ -69,7 +71,7 @@ for machine in x86_64 aarch64; do
   has "cubinery-*_$machine.whl" || scripts/build_wheel.sh "$dist" $machine
 done
 for release in bookworm:12 trixie:13; do
-  has "cubinery_*~deb${release#*:}_*.deb" ||
+  has "cubinery_*+deb${release#*:}_*.deb" ||
     TAKE='build-deb/*.deb' DIRECTORY=$dist scripts/clean_root.sh "${release%:*}" bash -euc '
       scripts/install_dependencies.sh
       apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null
@@ -81,7 +83,7 @@ if [[ ! -e $dist/TRIED ]]; then
   TOOLKIT=none BRING="$dist/*_x86_64.whl" scripts/clean_root.sh bullseye tests/package/wheel_command.sh
   for release in bookworm:12 trixie:13; do
     TOOLKIT=none BRING="$dist/*_x86_64.whl" scripts/clean_root.sh "${release%:*}" tests/package/wheel_alone.sh
-    TOOLKIT=none BRING="$dist/*~deb${release#*:}_*.deb" scripts/clean_root.sh "${release%:*}" tests/package/deb_alone.sh
+    TOOLKIT=none BRING="$dist/*+deb${release#*:}_*.deb" scripts/clean_root.sh "${release%:*}" tests/package/deb_alone.sh
   done
   BRING="$dist/*-source.tar.gz" scripts/clean_root.sh bookworm tests/package/source_alone.sh
   BRING="$dist/*.tar.gz" scripts/clean_root.sh trixie tests/package/source_alone.sh
@@ -90,7 +92,7 @@ if [[ ! -e $dist/TRIED ]]; then
   touch "$dist/TRIED"
 fi
 (cd "$dist" && sha256sum -- *.tar.gz *.whl *.deb >SHA256SUMS && ls -l && cat SHA256SUMS)
-scripts/changelog.py notes >"$dist/NOTES.md" || wrong "no notes"
+scripts/changelog.py notes >"$dist/NOTES.md" || true  # a dry run's, said above
 
 say publish
 sign=--annotate
@@ -100,4 +102,12 @@ published git push "$remote" "$branch" "$tag"
 published twine upload "$dist/cubinery-$version.tar.gz" "$dist"/*.whl
 published gh release create "$tag" --verify-tag --title "cubinery $version" --notes-file "$dist/NOTES.md" \
   "$dist"/*.tar.gz "$dist"/*.whl "$dist"/*.deb "$dist/SHA256SUMS"
-if ((dry_run)); then say "dry run: nothing was tagged or uploaded"; else say "$version is out"; fi
+if ((dry_run)); then
+  say "dry run: nothing was tagged or uploaded"
+  if ((${#stops[@]} > 0)); then
+    echo "What would have ended it:"
+    printf '  %s\n' "${stops[@]}"
+  fi
+else
+  say "$version is out"
+fi
