@@ -7,8 +7,10 @@
 set -euo pipefail
 directory=$(realpath -m "${1:-$(dirname "$0")/../build-deb}")
 cd "$(dirname "$0")/.."
-command -v dpkg-shlibdeps >/dev/null ||
-  { echo "build_deb.sh: dpkg-shlibdeps is missing: apt-get install dpkg-dev" >&2; exit 77; }
+for tool in dpkg-shlibdeps file; do  # CPack's for dependencies
+  command -v $tool >/dev/null ||
+    { echo "build_deb.sh: $tool is missing: apt-get install dpkg-dev file" >&2; exit 77; }
+done
 # shellcheck disable=SC1091
 release=$(. /etc/os-release && echo "1+${ID/debian/deb}${VERSION_ID:-}")
 umask 022  # which folders in packages have

@@ -74,7 +74,7 @@ for release in bookworm:12 trixie:13; do
   has "cubinery_*+deb${release#*:}_*.deb" ||
     TAKE='build-deb/*.deb' DIRECTORY=$dist scripts/clean_root.sh "${release%:*}" bash -euc '
       scripts/install_dependencies.sh
-      apt-get install -y -qq --no-install-recommends dpkg-dev >/dev/null
+      apt-get install -y -qq --no-install-recommends dpkg-dev file >/dev/null
       scripts/build_deb.sh'
 done
 
