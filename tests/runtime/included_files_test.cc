@@ -165,7 +165,7 @@ TEST_CASE("TheQuestionsOfAClosureAreThisText", "[cpu]") {
   folders.write("toolkit/b.h", "int b;\n");
   const IncludeClosure closure = closure_of(folders.roots(), "#include <a.h>").value();
   CHECK(questions_text(closure, 3) ==
-        "1 3 9e1b5ec14084f40e7dae30625eb20194\n"
+        "1 3 2dd0fb15f6bd2820c7d46a308937557a\n"
         "+ 0 a.h\n"
         "- 0 b.h\n"
         "+ 1 b.h\n"
