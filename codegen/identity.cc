@@ -112,6 +112,12 @@ std::string_view without_key_value(std::string_view options) {
   return options.substr(0, options.find(kKeyValueOption));
 }
 
+std::string text_of(const XXH128_hash_t& hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
+}
+
 }  // namespace
 
 std::string to_text(const Identity& identity) { return print(identity, kLabels.size()); }
@@ -132,10 +138,16 @@ std::optional<Identity> parse_identity(std::string_view text) {
 }
 
 std::string digest_of(std::string_view bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, hash);
-  return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
+  return text_of(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+std::string digest_of_parts(const std::function<std::string_view()>& next) {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  for (std::string_view part = next(); !part.empty(); part = next()) {
+    XXH3_128bits_update(&state, part.data(), part.size());
+  }
+  return text_of(XXH3_128bits_digest(&state));
 }
 
 std::string request_digest(const Identity& identity) {

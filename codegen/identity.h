@@ -17,6 +17,7 @@
 // made for it.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,8 @@ std::string request_digest(const Identity& identity);
 
 // XXH3-128 of any bytes, 32 hexadecimal digits.
 std::string digest_of(std::string_view bytes);
+// The same of what `next` returns, part behind part; an empty one is the end.
+std::string digest_of_parts(const std::function<std::string_view()>& next);
 
 // Before the digest of the key's value, at the end of an identity's options.
 inline constexpr std::string_view kKeyValueOption = " -DCUBINERY_KEY=";

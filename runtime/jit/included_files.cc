@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <thread>
 
 #include "cache/env.h"
 #include "codegen/bundle.h"
@@ -21,6 +22,8 @@ constexpr std::size_t kMaxName = 4096;
 // Of what an entry keeps.  With CuTe's tensor.hpp it is 46 KB.
 constexpr std::size_t kMostQuestionBytes = std::size_t{1} << 20;
 
+constexpr std::size_t kPartBytes = std::size_t{128} << 10;
+
 // Questions are asked in parts, for threads to take: files differ in size.
 constexpr std::size_t kLeastOfPart = 100;
 constexpr std::size_t kMostParts = 8;
@@ -36,7 +39,7 @@ Status include_error(const Status& error) {
 }
 
 // Whether an error says that compilers would not find a file there either.
-bool is_no_file(std::error_code error) {
+bool is_nowhere(std::error_code error) {
   return is_absent(error) || error == std::errc::not_a_directory ||
          error == std::errc::filename_too_long;
 }
@@ -58,39 +61,75 @@ class IncludedFiles::Reader {
       : files_(*files), roots_(roots), folders_(roots.size() - 1) {}
 
   Result<FoundFile> read(std::size_t root, const std::string& name) {
+    if (root == folders_.size()) {
+      const std::string* text = in_the_library(name);
+      return text == nullptr ? FoundFile() : files_.file_of(*text);
+    }
+    Result<std::string> path = path_of(root, name);
+    if (!path) return std::move(path).error();
     std::string text;
-    Result<bool> is_there = read(root, name, &text);
-    if (!is_there) return std::move(is_there).error();
-    return *is_there ? files_.file_of(std::move(text)) : FoundFile();
+    FileInfo info;
+    if (path->empty()) return FoundFile();
+    if (const std::error_code error = env_->read(*path, &text, &info)) {
+      if (is_no_file(*path, error)) return FoundFile();
+      return include_error(read_error(*path, error));
+    }
+    CUBINERY_RETURN_IF_ERROR(checked(*path, info));
+    return files_.file_of(std::move(text));
   }
 
-  // Whether there is one; its text.
-  Result<bool> read(std::size_t root, const std::string& name, std::string* text) {
-    if (root == folders_.size()) return read_of_the_library(name, text);
-    if (name.size() > kMaxName) return false;
-    const std::size_t slash = name.rfind('/');
-    Result<bool> exists = has_folder(root, slash == name.npos ? "" : name.substr(0, slash));
-    if (!exists || !*exists) return exists;
-    const std::string path = fmt::format("{}/{}", roots_[root], name);
-    FileInfo info;
-    if (const std::error_code error = env_->read(path, text, &info)) {
-      if (is_no_file(error)) return false;
-      // A folder of that name is passed over.
-      if (!env_->stat(path, &info) && info.kind == FileKind::kDirectory) return false;
-      return include_error(read_error(path, error));
+  // The digest of what read() reads; empty: there is no file.  nullopt: read() has an error.
+  std::optional<std::string> digest(std::size_t root, const std::string& name) {
+    if (root == folders_.size()) {
+      const std::string* text = in_the_library(name);
+      return text == nullptr ? "" : digest_of(*text);
     }
-    const Status owner = check_owner(*env_, path, info, files_.trust_);
-    if (!owner.ok()) return include_error(owner);
-    return true;
+    const Result<std::string> path = path_of(root, name);
+    if (!path) return std::nullopt;
+    if (path->empty()) return "";
+    std::unique_ptr<OpenFile> file;
+    if (const std::error_code error = env_->open(*path, &file)) {
+      return is_no_file(*path, error) ? std::optional<std::string>("") : std::nullopt;
+    }
+    const FileInfo& info = file->info();
+    if (info.bytes > Env::kMaxFileBytes || !checked(*path, info).ok()) return std::nullopt;
+    // In parts that stay in the processor's cache.
+    std::uint64_t offset = 0;
+    std::error_code error;
+    std::string text = digest_of_parts([&]() -> std::string_view {
+      error = file->read_at(offset, kPartBytes, &part_);
+      offset += part_.size();
+      return error ? std::string_view() : std::string_view(part_);
+    });
+    return error ? std::nullopt : std::optional<std::string>(std::move(text));
   }
 
  private:
-  static bool read_of_the_library(const std::string& name, std::string* text) {
-    if (!name.starts_with("common/") && !name.starts_with("cubinery/")) return false;
+  // Null: it has none of that name.
+  static const std::string* in_the_library(const std::string& name) {
+    if (!name.starts_with("common/") && !name.starts_with("cubinery/")) return nullptr;
     const auto found = embedded_templates().find(name);
-    if (found == embedded_templates().end()) return false;
-    *text = found->second;
-    return true;
+    return found == embedded_templates().end() ? nullptr : &found->second;
+  }
+
+  // Where the file would be; empty: its folder is nowhere.
+  Result<std::string> path_of(std::size_t root, const std::string& name) {
+    if (name.size() > kMaxName) return std::string();
+    const std::size_t slash = name.rfind('/');
+    Result<bool> exists = has_folder(root, slash == name.npos ? "" : name.substr(0, slash));
+    if (!exists) return std::move(exists).error();
+    return *exists ? fmt::format("{}/{}", roots_[root], name) : std::string();
+  }
+
+  // Whether an error of reading says that there is no file; a folder of that name is passed over.
+  bool is_no_file(const std::string& path, std::error_code error) {
+    FileInfo info;
+    return is_nowhere(error) || (!env_->stat(path, &info) && info.kind == FileKind::kDirectory);
+  }
+
+  Status checked(const std::string& path, const FileInfo& info) {
+    const Status owner = check_owner(*env_, path, info, files_.trust_);
+    return owner.ok() ? Status() : include_error(owner);
   }
 
   // Whether a root has the folder, which must be one that nobody else can write.
@@ -107,18 +146,18 @@ class IncludedFiles::Reader {
         folder.empty() ? roots_[root] : fmt::format("{}/{}", roots_[root], folder);
     FileInfo info;
     if (const std::error_code error = env_->stat(path, &info)) {
-      if (is_no_file(error)) return false;
+      if (is_nowhere(error)) return false;
       return include_error(io_error("examine", path, error));
     }
     if (info.kind != FileKind::kDirectory) return false;
-    const Status owner = check_owner(*env_, path, info, files_.trust_);
-    if (!owner.ok()) return include_error(owner);
+    CUBINERY_RETURN_IF_ERROR(checked(path, info));
     return *exists = true;
   }
 
   IncludedFiles& files_;
   const std::vector<std::string>& roots_;
   const std::shared_ptr<Env> env_ = posix_env();
+  std::string part_;                                            // of a file
   std::vector<std::unordered_map<std::string, bool>> folders_;  // by their names in each root
 };
 
@@ -167,7 +206,9 @@ bool IncludedFiles::still_give(const std::vector<std::string>& roots, std::strin
   if (!asked) return false;
   const std::size_t parts = std::min(kMostParts, asked->size() / kLeastOfPart + 1);
   std::vector<std::optional<std::string>> answers(parts);
-  on_threads(parts, kMostThreads, [&](std::size_t part) {
+  const std::size_t threads =
+      std::clamp<std::size_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
+  on_threads(parts, threads, [&](std::size_t part) {
     const std::size_t begin = asked->size() * part / parts;
     const std::size_t end = asked->size() * (part + 1) / parts;
     answers[part] = answers_to(all, {asked->data() + begin, end - begin});
@@ -184,13 +225,12 @@ std::optional<std::string> IncludedFiles::answers_to(const std::vector<std::stri
                                                      std::span<const Question> questions) {
   Reader reader(this, roots);
   std::string answers;
-  std::string text;  // of one file after the other: its memory is taken once
   for (const Question& question : questions) {
-    const Result<bool> is_there = reader.read(question.root, question.name, &text);
-    if (!is_there || *is_there != question.is_there) return std::nullopt;
+    const std::optional<std::string> digest = reader.digest(question.root, question.name);
+    if (!digest || digest->empty() == question.is_there) return std::nullopt;
     answers += question.line;
     answers += '\n';
-    if (*is_there) answers += digest_of(text);
+    answers += *digest;
   }
   return answers;
 }

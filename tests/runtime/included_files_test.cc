@@ -197,6 +197,39 @@ TEST_CASE("QuestionsThatAreNoneAreNotAnswered", "[cpu]") {
   CHECK_FALSE(files.still_give(roots, questions));
 }
 
+// What would be an error is no answer, not even where nothing was before.
+TEST_CASE("AFileThatMayNotBeReadIsNotAbsent", "[cpu]") {
+  const Folders folders;
+  write_tree(folders);
+  IncludedFiles files;
+  const std::string questions = questions_of(folders);
+  const std::string path = folders.path("toolkit/version");
+  SECTION("others can write it") {
+    folders.write("toolkit/version", "");
+    REQUIRE(::chmod(path.c_str(), 0666) == 0);
+  }
+  SECTION("a pipe") { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }
+  CHECK_FALSE(files.still_give(folders.roots(), questions));
+  fs::remove(path);
+  CHECK(files.still_give(folders.roots(), questions));
+  fs::create_directory(path);  // is no file
+  CHECK(files.still_give(folders.roots(), questions));
+}
+
+TEST_CASE("LongFilesHaveTheDigestOfTheirWhole", "[cpu]") {
+  const Folders folders;
+  IncludedFiles files;
+  for (const std::size_t size : {0u, 1u, 131071u, 131072u, 131073u, 1000000u}) {
+    INFO(size);
+    folders.write("cutlass/a.h", std::string(size, ' '));
+    const IncludeClosure closure = closure_of(folders.roots(), "#include <a.h>").value();
+    const std::string questions = questions_text(closure, folders.roots().size());
+    CHECK(files.still_give(folders.roots(), questions));
+    folders.append("cutlass/a.h", "x");
+    CHECK_FALSE(files.still_give(folders.roots(), questions));
+  }
+}
+
 TEST_CASE("AClosureWithANameThatIsNoTextIsNotKept", "[cpu]") {
   const Folders folders;
   const IncludeClosure closure = closure_of(folders.roots(), "#include <\xff.h>").value();
