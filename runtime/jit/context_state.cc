@@ -97,21 +97,26 @@ Status check_spills(const KernelInfo& info, std::string_view log) {
       info.canonical, log);
 }
 
-}  // namespace
-
-std::optional<std::string> cubin_mismatch(const Entry& entry) {
+// As cubin_mismatch(); sets what the metadata has of `info`.
+std::optional<std::string> mismatch_of(const Entry& entry, KernelInfo* info) {
   const Identity& identity = entry.identity;
   // nvcc's version has its host compiler's behind it, of which a cubin says nothing.
   const std::string_view version = compiler_in_key(identity.key) == Compiler::kNvcc
                                        ? toolkit_version_in_nvcc(identity.nvrtc)
                                        : identity.nvrtc;
   if (auto wrong = wrong_cubin(entry.cubin, identity.arch, version)) return wrong;
-  KernelInfo info;
-  if (!read_metadata(entry.metadata, &info)) return "its metadata is not what this version writes";
-  if (is_source_key(entry.identity.key) && info.symbol.empty()) {
+  if (!read_metadata(entry.metadata, info)) return "its metadata is not what this version writes";
+  if (is_source_key(entry.identity.key) && info->symbol.empty()) {
     return "its metadata does not name the kernel";
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> cubin_mismatch(const Entry& entry) {
+  KernelInfo info;
+  return mismatch_of(entry, &info);
 }
 
 Status Context::State::check_device(std::string_view key) const {
@@ -186,15 +191,13 @@ std::shared_ptr<Context::State::Slot> Context::State::slot_of(const Identity& id
 }
 
 std::optional<std::string> Context::State::Judge::operator()(const Entry& entry) {
-  if (std::optional<std::string> mismatch = cubin_mismatch(entry)) return mismatch;
-  KernelInfo info = info_of(entry.identity);
-  read_metadata(entry.metadata, &info);
+  info_ = info_of(entry.identity);
+  if (std::optional<std::string> mismatch = mismatch_of(entry, &info_)) return mismatch;
   Status error =
-      check_parameter(recipe_, recipe_.symbol.empty() ? info.symbol : recipe_.symbol, entry.cubin);
+      check_parameter(recipe_, recipe_.symbol.empty() ? info_.symbol : recipe_.symbol, entry.cubin);
   if (error.ok() && device_) {
     bool blames_cubin = false;
-    Result<Kernel> loaded =
-        load_kernel(device_, recipe_, std::move(info), entry.cubin, &blames_cubin);
+    Result<Kernel> loaded = load_kernel(device_, recipe_, info_, entry.cubin, &blames_cubin);
     if (loaded) {
       kernel_ = *std::move(loaded);
       return std::nullopt;
@@ -230,12 +233,9 @@ std::optional<Context::State::Made> Context::State::find(const Identity& identit
   if (wanted.nvrtc.empty()) wanted.nvrtc = deciding_version(identity);
   std::optional<StoredEntry> stored = store->lookup_since(since, wanted, std::ref(judge));
   if (!stored) return std::nullopt;
-  Made made{.compiled = {.info = info_of(stored->entry.identity),
-                         .source = Source::kDisk,
-                         .path = std::move(stored->path)},
-            .cubin = std::move(stored->entry.cubin)};
-  read_metadata(stored->entry.metadata, &made.compiled.info);
-  return made;
+  return Made{
+      .compiled = {.info = judge.info(), .source = Source::kDisk, .path = std::move(stored->path)},
+      .cubin = std::move(stored->entry.cubin)};
 }
 
 Result<Context::State::Made> Context::State::build(const Recipe& recipe,

@@ -108,6 +108,8 @@ struct Context::State {
     // As Store::lookup() takes it: why an entry does not fit its identity or the kernel's
     // parameter, or why the driver refuses it, which has the last word.
     std::optional<std::string> operator()(const Entry& entry);
+    // Of the entry that was judged last, where it was not refused.
+    const KernelInfo& info() const { return info_; }
 
     // Of two errors the one that says more: what is wrong with an entry, where nothing can be
     // compiled in its place.
@@ -118,6 +120,7 @@ struct Context::State {
    private:
     const Recipe& recipe_;
     std::shared_ptr<const Device> device_;
+    KernelInfo info_{};
     std::optional<Kernel> kernel_;
     Status refusal_;  // of the first entry that was refused
     Status failure_;  // of an entry that is good
