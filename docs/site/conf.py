@@ -6,11 +6,12 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "python"))
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "scripts")]
+
+import changelog  # noqa: E402
 
 project = "cubinery"
-version = re.search(r"project\(\s*cubinery\s+VERSION\s+([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
-release = version
+release = version = changelog.version_of(ROOT)
 copyright = "the authors of cubinery; Apache-2.0"
 
 extensions = [
