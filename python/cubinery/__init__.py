@@ -7,6 +7,13 @@ Works on arrays of PyTorch, CuPy, JAX and whatever else speaks DLPack; none of t
     out = cubinery.gdn_prefill(q, k, v, g, beta, state=state, use_qk_l2norm=True)
     out = cubinery.gdn_decode(q, k, v, g, beta, state=state, use_qk_l2norm=True)
     cubinery.compile(source, name="scale")[grid, block](x, 2.0, n)   # a kernel of your own
+
+Engines prepare operators, which neither infer nor allocate:
+
+    context = cubinery.Context(0)                                    # device 0
+    problems = cubinery.problems_for_model("config.json", tp=2)      # one for each form of launch
+    decode = context.prepare(problems.decode)                        # compiles, or loads: once
+    decode(q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, out=out, state=pool, state_indices=slots)
 """
 
 from cubinery._core import architectures as _architectures

@@ -51,6 +51,14 @@ class Problem(Generic[OperatorT]):
     k_heads: int
     v_heads: int
 
+    def __new__(cls, *_: Any, **given: Any) -> Self:
+        for name in given.keys() - _defaults(cast(Any, cls)).keys():
+            try:  # the message of every other door, and Python's class for it
+                _core.check_problem(cls.op, json.dumps({name: 0}))
+            except InvalidArgumentError as error:
+                raise TypeError(str(error)) from None
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         self._check_values()
 

@@ -105,6 +105,15 @@ def test_values_that_a_field_does_not_take_are_refused_at_once(problem):
             dataclasses.replace(problem(), **fields)
 
 
+def test_a_field_that_there_is_not_is_named_with_the_nearest():
+    with pytest.raises(TypeError, match='has no field "head_dim"; accepted: q_heads, '):
+        cubinery.DecodeProblem(head_dim=128)
+    with pytest.raises(TypeError, match="; did you mean draft_tokens\\?$"):
+        cubinery.VerifyProblem(draft_token=8)
+    with pytest.raises(TypeError, match="draft_tokens"):
+        dataclasses.replace(cubinery.DecodeProblem(), draft_tokens=8)
+
+
 @pytest.mark.parametrize("problem", PROBLEMS)
 def test_repr_is_what_differs_from_the_defaults(problem):
     assert repr(problem()) == f"{problem.__name__}()"
