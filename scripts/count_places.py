@@ -18,6 +18,7 @@ of every operator: the public arguments of five operators, and three templates. 
 """
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
@@ -59,7 +60,7 @@ def toy_path():
 
 
 def main():
-    if subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode != 0:
+    if not shutil.which("git") or subprocess.run(["git", "rev-parse"], cwd=ROOT, capture_output=True).returncode != 0:
         print("count_places.py: no git checkout")
         return 77
     files = hand_kept()
