@@ -181,8 +181,7 @@ TEST_CASE("WhatLeadsOutIsRefused", "[cpu]") {
     const Result<IncludeClosure> of_source = closure_of({}, test.text);
     REQUIRE_FALSE(of_source);
     CHECK(of_source.error().code() == Code::kCompileFailed);
-    CHECK_THAT(std::string(of_source.error().message()),
-               Catch::Matchers::Contains(": " + test.why));
+    CHECK_THAT(std::string(of_source.error().message()), ContainsSubstring(": " + test.why));
     const Result<IncludeClosure> of_header = closure_of({{"1/h.h", test.text}}, "#include <h.h>");
     REQUIRE_FALSE(of_header);
     CHECK_THAT(std::string(of_header.error().message()), Catch::Matchers::StartsWith("r1/h.h:"));
@@ -232,7 +231,7 @@ TEST_CASE("MacrosThatMultiplyAreRefusedSoon", "[cpu]") {
   }
   for (const char* include : {"#include F\n", "#include M0\n"}) {
     CHECK_THAT(given({}, text + include),
-               Catch::Matchers::Contains("names a file by a macro that may stand for any"));
+               ContainsSubstring("names a file by a macro that may stand for any"));
   }
 }
 
