@@ -43,7 +43,7 @@ TEST_CASE("a report says what tuning gained by operator and GPU, and why", "[cpu
     std::vector<double> gains;
     std::size_t kept = 0;
     for (const ReportedSetting& reported : report.settings) {
-      if (reported.setting.op != summary["op"] || !reported.result) continue;
+      if (reported.setting.op != summary["op"].get<std::string>() || !reported.result) continue;
       const TuningResult& result = *reported.result;
       gains.push_back(gain_of(result));
       if (to_text(result.configuration) == to_text(result.otherwise)) ++kept;
