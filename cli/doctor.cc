@@ -82,7 +82,8 @@ class Doctor {
   void cache();
   void layers(const Store& store);
   void pack(const std::string& path);
-  std::vector<std::string> archs_of_gpus() const;  // each once
+  std::vector<std::string> archs_of_gpus() const;         // each once
+  std::vector<std::string> archs_to_compile_for() const;  // those, or kTrialArch
   void trials();
   void trial_compile(const std::string& arch, const std::string& dir);
   void trial_launches(const std::string& dir);
@@ -307,6 +308,12 @@ void Doctor::trial_launches(const std::string& dir) {
   }
 }
 
+std::vector<std::string> Doctor::archs_to_compile_for() const {
+  std::vector<std::string> archs = archs_of_gpus();
+  if (archs.empty()) archs.emplace_back(kTrialArch);
+  return archs;
+}
+
 void Doctor::trials() {
   if (options_.offline) {
     return add(Health::kOk, "compile", "not tried: CUBINERY_OFFLINE=1 forbids it");
@@ -317,9 +324,7 @@ void Doctor::trials() {
     return add(Health::kFail, "compile", "no temporary directory can be made",
                "set TMPDIR to a writable one");
   }
-  std::vector<std::string> archs = archs_of_gpus();
-  if (archs.empty()) archs.emplace_back(kTrialArch);
-  for (const std::string& arch : archs) trial_compile(arch, dir.path());
+  for (const std::string& arch : archs_to_compile_for()) trial_compile(arch, dir.path());
   trial_launches(dir.path());
 }
 
@@ -350,10 +355,8 @@ std::string Doctor::verdict() const {
   if (const std::string failed = subjects(Health::kFail); !failed.empty()) {
     return fmt::format("Not in order: {}. Do what stands behind ->, and run doctor again.", failed);
   }
-  std::vector<std::string> archs = archs_of_gpus();
-  if (archs.empty()) archs.emplace_back(kTrialArch);
-  const std::string prewarm =
-      fmt::format("cubinery prewarm --hf-config config.json --arch {}", fmt::join(archs, ","));
+  const std::string prewarm = fmt::format("cubinery prewarm --hf-config config.json --arch {}",
+                                          fmt::join(archs_to_compile_for(), ","));
   const std::string warned = subjects(Health::kWarn);
   const std::string begin =
       warned.empty() ? "In order" : fmt::format("In order, but for the warnings of {}", warned);
