@@ -49,6 +49,7 @@ Extent extent_of(const GdnProblem& problem, const CaseShape& shape, const CaseOp
   }
   extent.slots = options.slots != 0 ? options.slots : used + kSpareSlots;
   extent.separate_out = options.separate_out;
+  extent.bare_gates = options.bare_gates;
   extent.write_indices = pool && writes_elsewhere(options);
   extent.spare_tokens = shape.lead + shape.tail;
   extent.has_flags = options.fresh_every != 0 && problem.states.has_initial;

@@ -38,7 +38,8 @@ struct CaseOptions {
   double key_correlation = 0;  // of keys of one head, over tokens, sequences and seeds
   std::optional<float> scale{};
   std::optional<float> norm_eps{};
-  float lower_bound = -5;  // GateMode::kLowerBound
+  float lower_bound = kLowerBound;
+  bool bare_gates = false;  // without A_log and dt_bias where that may be
   bool enable_pdl = false;
 
   // As in LayoutOptions.

@@ -140,6 +140,7 @@ std::vector<float> GdnCase::operand(TensorId tensor, std::int64_t n, std::int64_
     }
     return taps;
   }
+  if (!layout_.tensors().has(tensor)) return std::vector<float>(idx(width));  // A_log, dt_bias
   const bool has_tokens = is_of_tokens(info_of(tensor).kind);
   return values_at(memory_, tensor, has_tokens ? row_at(tensor, n, t, of) : vector_at(tensor, of),
                    width);

@@ -269,6 +269,7 @@ typename Operands<Problem>::Args Operands<Problem>::args(int set) const {
     args.scale = options_.scale.value_or(1);
   } else {
     args.scale = options_.scale;
+    if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) args.lower_bound = kLowerBound;
     if (problem_.varlen) args.max_seqlen = size().max_seqlen;
   }
   return args;

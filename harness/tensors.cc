@@ -83,7 +83,10 @@ std::int64_t steps_of(const ConvProblem& p, const Extent& extent, TensorId id) {
 }
 
 // Of a tensor that the problem may have.
-bool is_there(const GdnProblem&, const Extent& extent, TensorId id) {
+bool is_there(const GdnProblem& p, const Extent& extent, TensorId id) {
+  if (id == TensorId::kALog || id == TensorId::kDtBias) {
+    return !extent.bare_gates || !gdn::may_be_absent(p, gdn::row_of<GdnArgs>(id).optional);
+  }
   if (id == TensorId::kStateOut || id == TensorId::kConvStateOut) return extent.separate_out;
   if (id == TensorId::kHasInitialState) return extent.has_flags;
   if (id == TensorId::kCheckpoints) return !extent.checkpoints_in_pool;

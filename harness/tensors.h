@@ -60,6 +60,9 @@ struct GdnArgs : gdn::PrefillArgs {
   std::optional<float> norm_eps{};
 };
 
+// Of GateMode::kLowerBound where nothing else is said: that of the models that have one.
+inline constexpr float kLowerBound = -5;
+
 // What a launch's arguments say of padding.
 struct Padding {
   std::optional<std::int64_t> slot_id{};
@@ -114,6 +117,7 @@ struct Extent {
   bool separate_out = false;            // new states go to a tensor of their own
   bool write_indices = false;           // to slots of their own; not used with dense states
   bool has_flags = false;               // has_initial_state is there
+  bool bare_gates = false;              // A_log and dt_bias are absent where they may be
 
   std::int64_t sequences() const { return static_cast<std::int64_t>(lengths.size()); }
   std::int64_t tokens() const;  // of the sequences

@@ -95,6 +95,7 @@ class Function:
         self.fields = {f["name"]: f for f in operator["fields"] if not f["name"].startswith(NOT_OFFERED)}
         self.tensors = {python_name(t): {**t, "absent_where": without_convolution(t)} for t in operator["tensors"]
                         if not any(words.startswith(NOT_OFFERED) for words in t.get("absent_where", ()))}
+        self.numbers = [number["name"] for number in operator["numbers"]]
         self.options, self.order, self.key = {}, [], []
         every = [rule for rule in rules() if rule.op in ("", operator["op"])]
         for field in self.fields.values():
@@ -111,7 +112,7 @@ class Function:
             is_field = name in self.fields and name not in rule.fields
             if name.endswith("_default"):
                 name = self.default(self.fields[name.removesuffix("_default")])
-            elif name not in self.tensors:
+            elif name not in self.tensors and name not in self.numbers:
                 if default is not None and annotation in ("Any", "str") and not is_field:
                     in_order = False  # the function has no such argument
                     continue

@@ -38,8 +38,14 @@
 //   k^ = use_qk_l2norm ? k / sqrt(sum k^2 + 1e-6) : k      q^ likewise, then q^ = scale q^
 //   S <- exp(g) S;   u = beta (v - S^T k^);   S <- S + k^ u^T;   o = S^T q^
 //
-// (Equation 10 of [1]; o reads the updated state.)  The 1e-6 is fixed.  With GateMode::kComputed,
-// g = -exp(A_log) softplus(a + dt_bias) with softplus(x) = x for x > 20.
+// (Equation 10 of [1]; o reads the updated state.)  The 1e-6 is fixed.  With Decay::kChannel g is a
+// row, and so are a and dt_bias: S[d, :] <- exp(g[d]) S[d, :] for each channel d of k (Kimi Delta
+// Attention [6]).  Of a and dt_bias, with sigmoid(x) = 1 / (1 + exp(-x)):
+//
+//   GateMode::kComputed     g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
+//   GateMode::kLowerBound   g = lower_bound sigmoid(exp(A_log) (a + dt_bias))
+//
+// A_log may be absent with the latter, and dt_bias with Decay::kChannel: zeros stand for them.
 //
 // With output_norm, of decode and verify, a head's o is then normalised over value_dim, and gated
 // by z, which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5):
@@ -63,6 +69,8 @@
 //   [4] Higham: Accuracy and Stability of Numerical Algorithms, 2nd edition, 2002, chapter 14
 //   [5] Miao et al.: SpecInfer: Accelerating Large Language Model Serving with Tree-based
 //       Speculative Inference and Verification, 2023, arXiv:2305.09781
+//   [6] Kimi Team: Kimi Linear: An Expressive, Efficient Attention Architecture, 2025,
+//       arXiv:2510.26692
 //
 // Heads.  There are heads = max(q_heads, k_heads, v_heads) states and outputs per sequence.  Head h
 // uses q head h / (heads / q_heads), and k and v heads likewise: contiguous groups.  v_heads >

@@ -47,6 +47,11 @@ enum class GateMode : int {
   kLowerBound,  // g = lower_bound * sigmoid(exp(A_log) * (a + dt_bias))
 };
 
+// Whether A_log and dt_bias make the decay.
+constexpr bool is_computed(GateMode mode) {
+  return mode == GateMode::kComputed || mode == GateMode::kLowerBound;
+}
+
 // The write strength of a token and head.
 enum class BetaMode : int {
   kOne,           // 1

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from cubinery import _arrays
-from cubinery._arrays import dtype_of, dtype_or, heads, ranked_shape, strides_of
+from cubinery._arrays import dtype_of, dtype_or, heads, ranked_shape, shape_of, strides_of
 from cubinery._errors import InvalidArgumentError, refuse
 from cubinery.problems import (
     BetaMode,
@@ -21,6 +21,7 @@ from cubinery.problems import (
     ConvBetaMode,
     ConvProblem,
     ConvStateLayout,
+    Decay,
     Dtype,
     GateMode,
     OutputNorm,
@@ -101,15 +102,51 @@ def conv_gate_mode(a: Any) -> str:
 
 
 @infers("gate_mode")
-def gate_mode(g: Any, A_log: Any, gate_mode: GateMode | None = None) -> str:
+def gate_mode(
+    g: Any, A_log: Any, lower_bound: float | None, gate_mode: GateMode | None = None
+) -> str:
     """gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with
-    g = -exp(A_log) softplus(a + dt_bias). None: "none" without g, "computed" with A_log, else
-    "log"."""
+    g = -exp(A_log) softplus(a + dt_bias); "lower_bound": a, with
+    g = lower_bound sigmoid(exp(A_log) (a + dt_bias)). None: "none" without g, "lower_bound" with
+    lower_bound, "computed" with A_log, else "log"."""
     if gate_mode is not None:
         return gate_mode
     if g is None:
         return "none"
+    if lower_bound is not None:
+        return "lower_bound"
     return "log" if A_log is None else "computed"
+
+
+@infers("decay", op="gdn_conv")
+def conv_decay(x: Any, a: Any, decay: Decay | None = None) -> str:
+    """decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+    channels (Kimi Delta Attention). None: "channel" where a has one dimension more than x."""
+    if decay is not None:
+        return decay
+    has_row = a is not None and len(shape_of("a", a)) > len(shape_of("x", x))
+    return "channel" if has_row else "head"
+
+
+@infers("decay", op="gdn_decode")
+def step_decay(q: Any, k: Any, v: Any, g: Any, decay: Decay | None = None) -> str:
+    """decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+    channels (Kimi Delta Attention). None: "channel" where g ends in heads, key_dim."""
+    if decay is not None:
+        return decay
+    of_q, of_k, of_v = shape_of("q", q), shape_of("k", k), shape_of("v", v)
+    rows = (max(of_q[-2], of_k[-2], of_v[-2]), of_k[-1])
+    return "channel" if g is not None and shape_of("g", g)[-2:] == rows else "head"
+
+
+@infers("decay")
+def decay(k: Any, g: Any, decay: Decay | None = None) -> str:
+    """decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+    channels (Kimi Delta Attention). None: "channel" where g has as many dimensions as k."""
+    if decay is not None:
+        return decay
+    has_row = g is not None and len(shape_of("g", g)) == len(shape_of("k", k))
+    return "channel" if has_row else "head"
 
 
 @infers("beta_mode", op="gdn_conv")

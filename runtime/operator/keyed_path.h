@@ -73,8 +73,8 @@ class KeyedPath : public Path<Problem, Runner> {
   std::optional<std::string> why_not(const Problem& problem, const Target& target) const final {
     std::optional<std::string> reason;
     const auto look = [&](const auto& key) {
-      if constexpr (requires { why_invalid(key.inputs); }) {
-        const char* const rule = why_invalid(key.inputs);
+      if constexpr (requires { why_inputs_invalid(key); }) {
+        const char* const rule = why_inputs_invalid(key);
         if (!reason && rule != nullptr) reason = refusal_text(rule, field_texts(key));
       }
     };

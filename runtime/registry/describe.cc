@@ -88,7 +88,8 @@ template <class Problem>
                            std::move(packed),
                            info.type_field,
                            access_text(info.access),
-                           info.optional,
+                           info.optional == gdn::Optional::kEverywhere,
+                           words_of(info.optional),
                            std::count(info.axes.begin(), info.axes.end(), gdn::Axis::kDecayDim) > 0,
                            {},
                            info.doc};
@@ -144,6 +145,7 @@ Json json_of(const TensorDescription& tensor) {
                          {"packed", tensor.packed},
                          {"dtype", tensor.dtype},
                          {"access", tensor.access},
+                         {"optional_where", tensor.optional_where},
                          {"doc", tensor.doc}});
   if (tensor.optional) object["optional"] = true;
   if (tensor.per_channel) object["per_channel"] = true;

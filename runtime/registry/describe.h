@@ -20,7 +20,8 @@ struct TensorDescription {
   std::string_view dtype;   // a field of the problem, or the dtype
   std::string_view access;  // "read", "written" or "both"
   bool optional = false;
-  bool per_channel = false;  // with decay channel it has one dimension more, of key_dim
+  std::string_view optional_where;  // "gate_mode is lower_bound": only there
+  bool per_channel = false;         // with decay channel it has one dimension more, of key_dim
   std::vector<std::string_view> absent_where;
   std::string_view doc;
 };

@@ -23,9 +23,6 @@ constexpr const char* why_invalid(const Inputs& inputs) {
   if (!is_float(inputs.beta_dtype)) return "beta_dtype must be f32, bf16 or f16";
   if (!is_float(inputs.a_log_dtype)) return "a_log_dtype must be f32, bf16 or f16";
   if (!is_float(inputs.dt_bias_dtype)) return "dt_bias_dtype must be f32, bf16 or f16";
-  if (inputs.decay != Decay::kHead) return "decay must be head";
-  if (inputs.gate_mode == GateMode::kLowerBound)
-    return "gate_mode must be none, log, alpha or computed";
   return nullptr;
 }
 
@@ -44,4 +41,16 @@ constexpr const char* why_invalid_without_fp8(const States& states) {
 }
 
 }  // namespace gdn
+
+// The rule that the inputs of a key break, whose kernel may be one of Gated DeltaNet alone.
+template <class Key>
+requires requires(const Key& key) { gdn::why_invalid(key.inputs); }
+constexpr const char* why_inputs_invalid(const Key& key) {
+  if constexpr (!requires { Key::kTakesChannelDecays; }) {
+    if (key.inputs.decay != gdn::Decay::kHead) return "decay must be head";
+    if (key.inputs.gate_mode == gdn::GateMode::kLowerBound)
+      return "gate_mode must be none, log, alpha or computed";
+  }
+  return gdn::why_invalid(key.inputs);
+}
 }  // namespace cubinery

@@ -54,13 +54,14 @@ struct Scalars {
   Strides stride;
 };
 
-// common/gates.cuh says what they amount to.
+// common/gates.cuh says what they amount to.  Those of g and dt_bias are rows without gaps where
+// each channel of k has a decay.
 template <class Strides>
 struct GateParams {
   Scalars<Strides> g;     // g, alpha or a
   Scalars<Strides> beta;  // beta or its logit
-  StridedVector A_log;
-  StridedVector dt_bias;
+  StridedVector A_log;    // without data: zeros
+  StridedVector dt_bias;  // likewise
 };
 
 struct StateStrides {

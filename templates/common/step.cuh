@@ -34,6 +34,9 @@ struct Step {
   struct Lane {
     int k = kRowsAreV ? threadIdx.x % kKey.k_lanes : threadIdx.x % 32 / kVLanes;
     int v = kRowsAreV ? threadIdx.x % 32 / kKey.k_lanes : threadIdx.x % kVLanes;
+
+    // In the warp.
+    __device__ int number() const { return kRowsAreV ? v * kKey.k_lanes + k : k * kVLanes + v; }
   };
 
   // Position in key_dim of a thread's element `e` of k and q, behind its first one.
@@ -138,14 +141,13 @@ class GivenSlots {
   long long read_, write_;
 };
 
-// The arithmetic.  With s = S^T k and r = S^T q of the old state:
-//
-//   d = beta (v - e^g s);   o = scale (e^g r + (q.k) d);   S <- e^g S + k d^T
+// The arithmetic, of sums s over S k and r over S q of the old state; common/decays.cuh says what
+// the decay is in it.
 //
 // Every fused multiply-add is written out: the compiler's choice differs between tilings, and so
 // would bits.
 struct StepFactors {
-  float decay, beta;  // e^g
+  float decay, beta;  // Decays::of_sums()
   float qk;           // q.k
   float scale;
 };
@@ -157,8 +159,8 @@ __device__ inline float output_of(const StepFactors& f, float r, float d) {
   return f.scale * fmaf(f.qk, d, __fmul_rn(f.decay, r));
 }
 // An element of the state.
-__device__ inline float updated(const StepFactors& f, float old, float k, float d) {
-  return fmaf(k, d, __fmul_rn(f.decay, old));
+__device__ inline float updated(float decay, float old, float k, float d) {
+  return fmaf(k, d, __fmul_rn(decay, old));
 }
 
 }  // namespace cubinery::dev

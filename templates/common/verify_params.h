@@ -39,6 +39,7 @@ struct GdnVerifyParams {
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> o;
   float scale;
+  float lower_bound;
   Scalars<TokenStrides> parents;  // of a tree's tokens; without heads
   NormParams<TokenStrides> norm;
 };

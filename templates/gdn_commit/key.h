@@ -69,6 +69,7 @@ struct GdnCommitParams {
   StridedVector read_indices;  // pool: the slot of each request, in every layer
   StridedVector write_indices;
   PaddingParams padding;
+  float lower_bound;  // of every layer
   GdnCommitLayer layer;
 };
 

@@ -125,7 +125,7 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
   if (key.width < 2 || key.width > 4) return "width must be 2, 3 or 4";
   if (!is_conv_head_dim(key.key_dim)) return "key_dim must be a multiple of 8 from 8 to 256";
-  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = why_inputs_invalid(key)) return reason;
   if (key.inputs.gate_mode != gdn::GateMode::kNone &&
       key.inputs.gate_mode != gdn::GateMode::kComputed)
     return "gate_mode must be none or computed";

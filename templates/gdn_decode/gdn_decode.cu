@@ -1,10 +1,8 @@
-// One Gated DeltaNet step for each request and head:
+// One step of Gated DeltaNet, or of Kimi Delta Attention, for each request and head:
 //
 //   S <- e^g S;   d = beta (v - S^T k);   S <- S + k d^T;   o = scale S^T q
 //
-// computed in one pass over S, since s = S^T k and r = S^T q come from the old state:
-//
-//   d = beta (v - e^g s);   o = scale (e^g r + (q.k) d);   S <- e^g S + k d^T
+// computed in one pass over S, since all sums come from the old state (common/decays.cuh).
 //
 // q, k and v are given, or come from the convolution in front (rows.cuh).
 //
@@ -13,7 +11,7 @@
 // no shared memory and no barrier, but for a norm of outputs (output_norm.cuh) and a convolution.
 // The time is that of reading and writing S once.  All arithmetic is fp32; o and S are rounded
 // once, when they are stored.  common/step.cuh has how lanes share it.
-#include "common/gates.cuh"
+#include "common/decays.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
@@ -43,6 +41,7 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 
 using Step = dev::Step<kKey>;
 using Piece = Step::Piece;
+using Decays = dev::Decays<kKey>;
 
 constexpr int kPieces = kKey.warp_v / Step::kPieceV;
 constexpr int kHeld = kKey.held_v / Step::kPieceV;
@@ -110,7 +109,7 @@ class Columns {
 
 // Rounds and stores a piece; `state` is the thread's first vector of it.
 __device__ void store(dev::Storage<kKey.states.dtype>* state, int place, const Piece& old,
-                      const dev::StepFactors& factors, const float (&k)[Step::kKPart],
+                      const Decays& decays, const float (&k)[Step::kKPart],
                       const float (&d)[Step::kColumns]) {
 #pragma unroll
   for (int c = 0; c < Step::kVecs; ++c) {
@@ -119,7 +118,7 @@ __device__ void store(dev::Storage<kKey.states.dtype>* state, int place, const P
     for (int i = 0; i < Step::kVec; ++i) {
       const int ke = Piece::key_of(c, i), j = Piece::column_of(i);
       const float before = kKey.states.has_initial ? old.get(ke, j) : 0.0f;
-      values[i] = dev::updated(factors, before, k[ke], d[j]);
+      values[i] = dev::updated(decays.of(ke), before, k[ke], d[j]);
     }
     dev::Vec<kKey.states.dtype, kKey.vec_bytes> vec;
     vec.set(values);
@@ -152,8 +151,8 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   // way.
   const dev::GivenSlots<kKey> given_slots(p.states, n);
   Rows rows(p, own, lane);
-  const dev::GivenGates given = dev::load_gates<kKey>(p.gates, at);
-  const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+  const Decays::Given given(p.gates, at, lane);
+  const Decays::OfTokens all(p.gates, h, p.lower_bound, lane);
   auto* o = dev::row_at<kKey.output_dtype>(p.o, at) + first_v;
   const dev::Slots slots = given_slots.resolve(p.states);
   if (dev::all_lanes(slots.kind == dev::Slots::Kind::kSkip)) return;
@@ -175,11 +174,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < Step::kKPart; ++e) qk = fmaf(q[e], k[e], qk);
-  // e^-128 is 0, which is where the logarithm is cut off.
-  const dev::StepFactors factors{.decay = kKey.inputs.gate_mode == gdn::GateMode::kAlpha
-                                              ? given.g
-                                              : expf(dev::log_decay_of<kKey>(all, given)),
-                                 .beta = dev::beta_of<kKey>(given),
+  const Decays decays(all, given, lane);
+  const dev::StepFactors factors{.decay = decays.of_sums(),
+                                 .beta = given.beta(),
                                  .qk = Step::sum_over_k(qk),
                                  .scale = p.scale};
 
@@ -201,8 +198,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
         if constexpr (kKey.states.has_initial) {
 #pragma unroll
           for (int e = 0; e < Step::kKPart; ++e) {
-            s = fmaf(k[e], state.get(e, j), s);
-            r = fmaf(q[e], state.get(e, j), r);
+            const float x = decays.before_sums(state.get(e, j), e);
+            s = fmaf(k[e], x, s);
+            r = fmaf(q[e], x, r);
           }
           s = Step::sum_over_k(s);
           r = Step::sum_over_k(r);
@@ -215,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
               dev::from_float<kKey.output_dtype>(dev::output_of(factors, r, d[j]));
         }
       }
-      if (stores) store(written, place, state, factors, k, d);
+      if (stores) store(written, place, state, decays, k, d);
       if (first + kHeld < kPieces) columns.load_next(place);
     }
     written += Piece::offset(kHeld, 0);

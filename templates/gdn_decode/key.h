@@ -12,6 +12,8 @@
 namespace cubinery {
 
 struct GdnDecodeKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::DecodeProblem explains each.
   int key_dim = 128;
   int value_dim = 128;
@@ -39,15 +41,19 @@ constexpr int threads(const GdnDecodeKey& key) { return key.warps * 32; }
 // Warps that have the columns of a head.  Requires: warp_v divides value_dim.
 constexpr int warps_of_head(const GdnDecodeKey& key) { return key.value_dim / key.warp_v; }
 
-// Registers that a thread needs for its part of the state, of k and of q.
-constexpr int data_registers(const GdnDecodeKey& key) {
-  return key.key_dim * key.held_v * size_of(key.states.dtype) / (32 * 4) +
-         2 * key.key_dim / key.k_lanes;
+// Elements of k, of q and of decays that a thread has.
+constexpr int row_elements(const GdnDecodeKey& key) {
+  return (key.inputs.decay == gdn::Decay::kChannel ? 3 : 2) * key.key_dim / key.k_lanes;
 }
 
-// The elements of these.
+// Registers that a thread needs for these and for its part of the state.
+constexpr int data_registers(const GdnDecodeKey& key) {
+  return key.key_dim * key.held_v * size_of(key.states.dtype) / (32 * 4) + row_elements(key);
+}
+
+// The elements of both.
 constexpr int data_elements(const GdnDecodeKey& key) {
-  return key.key_dim * key.held_v / 32 + 2 * key.key_dim / key.k_lanes;
+  return key.key_dim * key.held_v / 32 + row_elements(key);
 }
 
 // The convolution in front: a thread has four neighbouring channels at a time of those that the
@@ -111,7 +117,7 @@ constexpr const char* why_invalid(const GdnDecodeKey& key) {
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
-  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = why_inputs_invalid(key)) return reason;
   if (const char* reason = gdn::why_invalid(key.states)) return reason;
   if (!is_power_of_two(key.k_lanes) || v_lanes == 0) return "k_lanes must be 1, 2, 4, 8, 16 or 32";
   if (key.vec_bytes != 4 && key.vec_bytes != 8 && key.vec_bytes != 16 && !is_pair)
@@ -151,6 +157,7 @@ struct GdnDecodeParams {
   GateParams<RequestStrides> gates;
   OutputRows<RequestStrides> o;
   float scale;
+  float lower_bound;
   NormParams<RequestStrides> norm;
   ConvInputs conv;
   int k_first, v_first;  // of the convolution's channels, q's are 0 and on

@@ -43,7 +43,7 @@ constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
-  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = why_inputs_invalid(key)) return reason;
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
@@ -68,6 +68,7 @@ struct GdnPrefillChunksParams {
   int heads;
   int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock
   float scale;
+  float lower_bound;
 };
 
 }  // namespace cubinery

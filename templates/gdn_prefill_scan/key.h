@@ -184,7 +184,7 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
       return "makes_wy needs wgmma, without threads_copy and segments";
     if (key.chunk_size != 32) return "makes_wy needs chunk_size = 32";
     if (key.stages < 4) return "makes_wy needs stages = 4 or 6";
-    if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+    if (const char* reason = why_inputs_invalid(key)) return reason;
     // Compilers spill registers for others.
     if (key.states.dtype == DType::kBF16) return "makes_wy needs state_dtype = f32 or f16";
     if (key.checkpoints == gdn::Checkpoints::kBefore)

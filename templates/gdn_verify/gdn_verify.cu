@@ -7,7 +7,7 @@
 // head, whose outputs wait in shared memory for the last of its columns, and a warp passes over
 // its own warp_v at a time.  A request's tokens cost the time of reading its state once, and of
 // their arithmetic.
-#include "common/gates.cuh"
+#include "common/decays.cuh"
 #include "common/launch.cuh"
 #include "common/math.cuh"
 #include "common/norm.cuh"
@@ -34,6 +34,7 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 using Step = dev::Step<kKey>;
 using Piece = Step::Piece;
 using Lane = Step::Lane;
+using Decays = dev::Decays<kKey>;
 using Input = dev::Storage<kKey.dtype>;
 
 constexpr bool kIsNormed = is_normed(kKey);
@@ -105,13 +106,13 @@ struct Rows {
 struct Token {
   dev::KeyRow<kKey> k, q;
   float values[kPieces][Step::kColumns];
-  dev::GivenGates gates;
+  Decays::Given gates;
 
   __device__ Token(const GdnVerifyParams& p, const Rows& k, const Rows& q, const Rows& v,
                    TokenStrides::At at, int t, Lane lane, int first_column)
       : k(k.row(t), k.aligned, lane), q(q.row(t), q.aligned, lane) {
     at.token += t;
-    gates = dev::load_gates<kKey>(p.gates, at);
+    gates = Decays::Given(p.gates, at, lane);
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
 #pragma unroll
@@ -123,8 +124,8 @@ struct Token {
 };
 
 // One token: its update to the state, its outputs to `o`, the thread's first column.
-__device__ void step(StatePart* state, const Token& token, const dev::GatesOfTokens& all,
-                     float scale, Lane lane, Output* o) {
+__device__ void step(StatePart* state, const Token& token, const Decays::OfTokens& all, float scale,
+                     Lane lane, Output* o) {
   float k[Step::kKPart], q[Step::kKPart];
   token.k.get(k);
   token.q.get(q);
@@ -135,10 +136,9 @@ __device__ void step(StatePart* state, const Token& token, const dev::GatesOfTok
   float qk = 0.0f;
 #pragma unroll
   for (int e = 0; e < Step::kKPart; ++e) qk = fmaf(q[e], k[e], qk);
-  const dev::StepFactors factors{.decay = kKey.inputs.gate_mode == gdn::GateMode::kAlpha
-                                              ? token.gates.g
-                                              : expf(dev::log_decay_of<kKey>(all, token.gates)),
-                                 .beta = dev::beta_of<kKey>(token.gates),
+  const Decays decays(all, token.gates, lane);
+  const dev::StepFactors factors{.decay = decays.of_sums(),
+                                 .beta = token.gates.beta(),
                                  .qk = Step::sum_over_k(qk),
                                  .scale = scale};
 #pragma unroll
@@ -148,8 +148,9 @@ __device__ void step(StatePart* state, const Token& token, const dev::GatesOfTok
       float s = 0.0f, r = 0.0f;
 #pragma unroll
       for (int e = 0; e < Step::kKPart; ++e) {
-        s = fmaf(k[e], state->at(i, e, j), s);
-        r = fmaf(q[e], state->at(i, e, j), r);
+        const float x = decays.before_sums(state->at(i, e, j), e);
+        s = fmaf(k[e], x, s);
+        r = fmaf(q[e], x, r);
       }
       s = Step::sum_over_k(s);
       r = Step::sum_over_k(r);
@@ -160,7 +161,7 @@ __device__ void step(StatePart* state, const Token& token, const dev::GatesOfTok
 #pragma unroll
       for (int e = 0; e < Step::kKPart; ++e) {
         float& value = state->at(i, e, j);
-        value = dev::updated(factors, value, k[e], d);
+        value = dev::updated(decays.of(e), value, k[e], d);
         if constexpr (kKey.round_each_token) {
           value = dev::to_float<kState>(dev::from_float<kState>(value));
         }
@@ -213,7 +214,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
                              step * p.steps.written_state + first_vector);
     };
     if (dev::all_lanes(count > 0)) {
-      const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+      const Decays::OfTokens all(p.gates, h, p.lower_bound, lane);
       const Rows k_rows(p.k, at), q_rows(p.q, at), v_rows(p.v, at);
       void* first_row = waiting;
       if constexpr (!kIsNormed) first_row = dev::row_at<kKey.output_dtype>(p.o, at);

@@ -11,6 +11,8 @@
 namespace cubinery {
 
 struct GdnVerifyKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::VerifyProblem explains each.
   int key_dim = 128;
   int value_dim = 128;
@@ -37,10 +39,11 @@ struct GdnVerifyKey {
 constexpr int threads(const GdnVerifyKey& key) { return key.warps * 32; }
 
 // Registers that a thread needs for its part of the state, in fp32 whatever its dtype, and of k and
-// q: of a token in fp32, of the next one as they are given.
+// q: of a token in fp32, of the next one as they are given.  Of decays: of a token.
 constexpr int data_registers(const GdnVerifyKey& key) {
-  const int keys = 2 * key.key_dim / key.k_lanes;
-  return key.key_dim * key.warp_v / 32 + keys + keys * size_of(key.dtype) / 4;
+  const int row = key.key_dim / key.k_lanes;
+  const int decays = key.inputs.decay == gdn::Decay::kChannel ? row : 0;
+  return key.key_dim * key.warp_v / 32 + 2 * row + 2 * row * size_of(key.dtype) / 4 + decays;
 }
 
 constexpr const char* why_invalid(const GdnVerifyKey& key) {
@@ -51,7 +54,7 @@ constexpr const char* why_invalid(const GdnVerifyKey& key) {
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype)) return "dtype must be f32, bf16 or f16";
   if (!is_float(key.output_dtype)) return "output_dtype must be f32, bf16 or f16";
-  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = why_inputs_invalid(key)) return reason;
   if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";

@@ -1,6 +1,7 @@
 // Problems of either operator that take an option through all of its values.
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -73,13 +74,17 @@ std::vector<Problem> every_dim(const Problem& base) {
   return problems;
 }
 
+// With `more` behind the modes that every kernel takes.
 template <class Problem>
-std::vector<Problem> gate_modes_and_dtypes(const Problem& base) {
+std::vector<Problem> gate_modes_and_dtypes(const Problem& base,
+                                           std::initializer_list<gdn::GateMode> more = {}) {
   using gdn::GateMode;
+  std::vector<GateMode> modes{GateMode::kNone, GateMode::kLog, GateMode::kAlpha,
+                              GateMode::kComputed};
+  modes.insert(modes.end(), more);
   std::vector<Problem> problems;
   for (const DType dtype : kFloats) {
-    for (const GateMode mode :
-         {GateMode::kNone, GateMode::kLog, GateMode::kAlpha, GateMode::kComputed}) {
+    for (const GateMode mode : modes) {
       Problem& problem = problems.emplace_back(base);
       problem.inputs.gate_mode = mode;
       problem.inputs.gate_dtype = dtype;

@@ -26,7 +26,7 @@ Args args_of(const typename Tensors<Args>::Problem& problem, bool has_tokens = t
   Args args;
   std::size_t next = 0;
   for (const auto& row : kTensorRows<Args>) {
-    if (!row.why_absent(problem).empty() || row.optional) continue;
+    if (!row.why_absent(problem).empty() || row.optional == Optional::kEverywhere) continue;
     Tensor& x = row.in(args);
     x = {.data = memory + 256 * ++next, .dtype = row.type(problem)};
     for (const Axis axis : row.axes) {

@@ -105,6 +105,7 @@ Status bind_decode(const DecodeProblem& problem, const DecodeArgs& args, std::in
   CUBINERY_RETURN_IF_ERROR(bind.tokens(params));
   if (convolves) CUBINERY_RETURN_IF_ERROR(bind_conv(bind, params));
   CUBINERY_RETURN_IF_ERROR(bind.gates(&params->gates));
+  CUBINERY_RETURN_IF_ERROR(bind.lower_bound(&params->lower_bound));
   CUBINERY_RETURN_IF_ERROR(bind_norm(bind, &params->norm));
   const StateBinder states{
       .op = kDecodeOp, .states = problem.states, .args = states_of(args), .sequences = requests};

@@ -38,6 +38,7 @@ Status bind_prefill(const PrefillProblem& problem, const PrefillArgs& args,
   chunks.q = scan.q;
   chunks.k = scan.k;
   CUBINERY_RETURN_IF_ERROR(bind.gates(&chunks.gates));
+  CUBINERY_RETURN_IF_ERROR(bind.lower_bound(&chunks.lower_bound));
   const StateBinder states{.op = kPrefillOp,
                            .states = problem.states,
                            .args = states_of(args),

@@ -27,6 +27,10 @@ Status bind_rows_of(const TensorName& name, const Tensor& x, DType dtype, const 
                     const Dim& row, StridedVector* rows) {
   std::array<std::int64_t, 2> strides{};
   CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
+  if (x.rank == 1 && x.shape[0] == dim.extent * row.extent) {
+    *rows = {.data = x.data, .stride = row.extent};
+    return check_innermost(name, x.strides[0]);
+  }
   CUBINERY_RETURN_IF_ERROR(check_shape(name, x, {dim, row}, ExtraDim::kNone, strides.data()));
   *rows = {.data = x.data, .stride = strides[0]};
   return check_innermost(name, strides[1]);
@@ -38,9 +42,11 @@ Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, 
   return invalid({op, "scale"}, fmt::format("is {}; accepted: a finite number", *scale));
 }
 
-Status check_lower_bound(std::string_view op, GateMode mode, std::optional<float> given) {
+Status bind_lower_bound(std::string_view op, GateMode mode, std::optional<float> given,
+                        float* lower_bound) {
   const TensorName name{op, "lower_bound"};
   if (mode == GateMode::kLowerBound) {
+    *lower_bound = given.value_or(0.0f);
     if (!given) return invalid(name, "is missing; accepted: a finite number below 0");
     if (std::isfinite(*given) && *given < 0) return {};
     return invalid(name, fmt::format("is {}; accepted: finite numbers below 0", *given));

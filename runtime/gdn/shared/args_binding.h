@@ -62,6 +62,7 @@ constexpr bool has_axis(const Problem& problem, Axis axis) {
 Status bind_scale(std::string_view op, std::optional<float> given, int key_dim, float* scale);
 
 // Of GateMode::kLowerBound.
-Status check_lower_bound(std::string_view op, GateMode mode, std::optional<float> given);
+Status bind_lower_bound(std::string_view op, GateMode mode, std::optional<float> given,
+                        float* lower_bound);
 
 }  // namespace cubinery::gdn

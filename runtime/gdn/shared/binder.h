@@ -62,7 +62,7 @@ class Binder {
   template <TensorId kId>
   bool is_due() const {
     return placed<Args, kId>().why_absent(problem_).empty() &&
-           (named<kId>().x.present() || !kInfo<kId>.optional);
+           (named<kId>().x.present() || !may_be_absent(problem_, kInfo<kId>.optional));
   }
   // That those are absent that the problem does not have.
   template <TensorId kId, TensorId... kMore>
@@ -137,12 +137,10 @@ class Binder {
     CUBINERY_RETURN_IF_ERROR(scalars<kDecay>(&params->g));
     CUBINERY_RETURN_IF_ERROR(scalars<kStrength>(&params->beta));
     CUBINERY_RETURN_IF_ERROR(vector<TensorId::kALog>(&params->A_log));
-    CUBINERY_RETURN_IF_ERROR(vector<TensorId::kDtBias>(&params->dt_bias));
-    if constexpr (requires { args_.lower_bound; }) {
-      return check_lower_bound(kOp, problem_.inputs.gate_mode, args_.lower_bound);
-    } else {
-      return {};
-    }
+    return vector<TensorId::kDtBias>(&params->dt_bias);
+  }
+  Status lower_bound(float* lower_bound) const {
+    return bind_lower_bound(kOp, problem_.inputs.gate_mode, args_.lower_bound, lower_bound);
   }
 
  private:

@@ -109,6 +109,13 @@ using Axes = std::array<Axis, 4>;
 
 enum class Access : std::uint8_t { kRead, kWritten, kBoth };
 
+// Where a tensor may be absent of those problems that have it.
+enum class Optional : std::uint8_t { kNowhere, kEverywhere, kAboveBound, kWithDecayDim };
+constexpr std::string_view words_of(Optional optional) {
+  if (optional == Optional::kAboveBound) return "gate_mode is lower_bound";
+  return optional == Optional::kWithDecayDim ? "decay is channel" : "";
+}
+
 // What is known of a tensor without the problem.
 struct TensorInfo {
   TensorId id{};
@@ -116,9 +123,9 @@ struct TensorInfo {
   Axes axes{};  // dense, heads behind tokens; without a dimension of steps
   Access access = Access::kRead;
   std::string_view type_field;  // the problem's that has its dtype, or the dtype
-  bool optional = false;        // may be absent where the problem has it
-  std::string_view doc{};       // what shape, dtype and access do not say
-  std::string_view name{};      // in messages and in Python
+  Optional optional = Optional::kNowhere;
+  std::string_view doc{};   // what shape, dtype and access do not say
+  std::string_view name{};  // in messages and in Python
 
   // Dimensions that every problem's has.
   constexpr int rank() const {
@@ -273,13 +280,17 @@ constexpr auto tensors_in(auto& args) {
                     Tensors<Args>::kList);
 }
 
+template <class Problem>
+constexpr bool may_be_absent(const Problem& problem, Optional optional) {
+  if (optional == Optional::kAboveBound) {
+    return problem.inputs.gate_mode == GateMode::kLowerBound;
+  }
+  if (optional == Optional::kWithDecayDim) return problem.inputs.decay == Decay::kChannel;
+  return optional == Optional::kEverywhere;
+}
+
 #define CUBINERY_TYPE(field) [](const auto& p) { return p.field; }
 #define CUBINERY_WHERE(condition) [](const auto& p) { return condition; }
-
-// Whether A_log and dt_bias make the decay.
-constexpr bool is_computed(GateMode mode) {
-  return mode == GateMode::kComputed || mode == GateMode::kLowerBound;
-}
 
 // The specifications that operators share.
 namespace tensors {
@@ -304,7 +315,7 @@ constexpr TensorInfo decays(TensorId id, std::string_view type_field,
   return {id, TensorKind::kScalars, kDecayAxes, access, type_field};
 }
 constexpr TensorInfo vector(TensorId id, TensorKind kind, Axis axis, std::string_view type_field,
-                            bool optional = false) {
+                            Optional optional = Optional::kNowhere) {
   return {id, kind, {axis}, Access::kRead, type_field, optional};
 }
 
@@ -334,16 +345,17 @@ inline constexpr auto kG =
 inline constexpr auto kBeta =
     spec("beta or its logit, as beta_mode says", CUBINERY_MEMBER(beta),
          scalars(TensorId::kBeta, "beta_dtype"), CUBINERY_TYPE(inputs.beta_dtype), kNoBeta);
-inline constexpr auto kALog =
-    spec(CUBINERY_MEMBER(A_log),
-         vector(TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype"),
-         CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
+inline constexpr auto kALog = spec(
+    CUBINERY_MEMBER(A_log),
+    vector(TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype", Optional::kAboveBound),
+    CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
 inline constexpr auto kDtBias = spec(CUBINERY_MEMBER(dt_bias),
                                      {TensorId::kDtBias,
                                       TensorKind::kHeads,
                                       {Axis::kHeads, Axis::kDecayDim},
                                       Access::kRead,
-                                      "dt_bias_dtype"},
+                                      "dt_bias_dtype",
+                                      Optional::kWithDecayDim},
                                      CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
 
 inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
@@ -361,18 +373,20 @@ inline constexpr auto kState =
     spec(CUBINERY_MEMBER(state),
          {TensorId::kState, TensorKind::kStates, kStateAxes, Access::kBoth, "state_dtype"},
          CUBINERY_TYPE(states.dtype), kNoState);
-inline constexpr auto kStateOut = spec(
-    "where new states go; absent: in place", CUBINERY_MEMBER(state_out),
-    {TensorId::kStateOut, TensorKind::kStates, kStateAxes, Access::kWritten, "state_dtype", true},
-    CUBINERY_TYPE(states.dtype), kNotStored);
+inline constexpr auto kStateOut =
+    spec("where new states go; absent: in place", CUBINERY_MEMBER(state_out),
+         {TensorId::kStateOut, TensorKind::kStates, kStateAxes, Access::kWritten, "state_dtype",
+          Optional::kEverywhere},
+         CUBINERY_TYPE(states.dtype), kNotStored);
 inline constexpr auto kStateIndices =
     spec("the slots to read", CUBINERY_MEMBER(state_indices),
          vector(TensorId::kStateIndices, TensorKind::kIndices, Axis::kSequences, "index_dtype"),
          CUBINERY_TYPE(states.index_dtype), kNoPool);
-inline constexpr auto kStateOutIndices = spec(
-    "the slots to write; absent: those that are read", CUBINERY_MEMBER(state_out_indices),
-    vector(TensorId::kStateOutIndices, TensorKind::kIndices, Axis::kSequences, "index_dtype", true),
-    CUBINERY_TYPE(states.index_dtype), kNoPool);
+inline constexpr auto kStateOutIndices =
+    spec("the slots to write; absent: those that are read", CUBINERY_MEMBER(state_out_indices),
+         vector(TensorId::kStateOutIndices, TensorKind::kIndices, Axis::kSequences, "index_dtype",
+                Optional::kEverywhere),
+         CUBINERY_TYPE(states.index_dtype), kNoPool);
 
 inline constexpr Absence kNoCheckpoints{"checkpoints is none",
                                         CUBINERY_WHERE(p.checkpoints == Checkpoints::kNone)};
@@ -437,7 +451,8 @@ inline constexpr auto kNormWeight =
 inline constexpr auto kHasInitialState = spec(
     "whether a sequence starts from its state, or from zero; absent: all do",
     CUBINERY_MEMBER(has_initial_state),
-    vector(TensorId::kHasInitialState, TensorKind::kFlags, Axis::kSequences, "bool", true),
+    vector(TensorId::kHasInitialState, TensorKind::kFlags, Axis::kSequences, "bool",
+           Optional::kEverywhere),
     [](const auto&) { return DType::kBool; },
     Absence{"the problem's has_initial_state is false", CUBINERY_WHERE(!p.states.has_initial)});
 
@@ -472,7 +487,7 @@ inline constexpr auto kConvState =
 inline constexpr auto kConvStateOut =
     spec("where new ones go; absent: in place", CUBINERY_MEMBER(conv_state_out),
          {TensorId::kConvStateOut, TensorKind::kConvStates, kConvStateAxes, Access::kWritten,
-          "conv_state_dtype", true},
+          "conv_state_dtype", Optional::kEverywhere},
          CUBINERY_TYPE(conv.state_dtype), kNoConv, kNotStored);
 
 }  // namespace tensors

@@ -20,6 +20,7 @@ Status bind_verify(const VerifyProblem& problem, const VerifyArgs& args, const L
   params->heads = problem.heads.count();
   CUBINERY_RETURN_IF_ERROR(bind.tokens(params));
   CUBINERY_RETURN_IF_ERROR(bind.gates(&params->gates));
+  CUBINERY_RETURN_IF_ERROR(bind.lower_bound(&params->lower_bound));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kCuSeqlens>(&params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
   CUBINERY_RETURN_IF_ERROR(bind.scalars<TensorId::kParents>(&params->parents));

@@ -115,8 +115,8 @@ Status bind_commit(const CommitProblem& problem, const CommitArgs& args, GdnComm
   const Binder bind(problem, args, extent);
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kCuSeqlens>(&params->cu_seqlens));
   CUBINERY_RETURN_IF_ERROR(bind.vector<TensorId::kAccepted>(&params->accepted));
-  CUBINERY_RETURN_IF_ERROR(
-      check_lower_bound(kCommitOp, problem.inputs.gate_mode, args.lower_bound));
+  CUBINERY_RETURN_IF_ERROR(bind_lower_bound(kCommitOp, problem.inputs.gate_mode, args.lower_bound,
+                                            &params->lower_bound));
   const StateBinder states{
       .op = kCommitOp,
       .states = problem.states,

@@ -50,12 +50,12 @@ inline constexpr auto kLayers = spec("what table() made, without gaps", CUBINERY
                                       {Axis::kLayers, Axis::kWords},
                                       Access::kRead,
                                       "i64",
-                                      true},
+                                      Optional::kEverywhere},
                                      [](const auto&) { return DType::kI64; });
 inline constexpr auto kAccepted = spec(
     "so many tokens of each request are accepted; absent: all of them", CUBINERY_MEMBER(accepted),
     tensors::vector(TensorId::kAccepted, TensorKind::kCounts, Axis::kSequences, "accepted_dtype",
-                    true),
+                    Optional::kEverywhere),
     CUBINERY_TYPE(accepted_dtype));
 
 }  // namespace commit_tensors

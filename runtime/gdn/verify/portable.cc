@@ -15,7 +15,7 @@ std::vector<std::tuple<GdnVerifyKey>> verify_vk_keys(GdnVerifyKey key) {
   while (row_bytes % (key.k_lanes * key.vec_bytes) != 0) key.vec_bytes /= 2;
   GdnVerifyKey wide = key, narrow = key;
   wide.warp_v = 16;
-  if (!valid(wide)) wide.warp_v = 8;  // a long key_dim: half as many columns per thread
+  while (!valid(wide) && wide.warp_v > 4) wide.warp_v /= 2;  // a long key_dim: fewer columns
   wide.warps = 1;
   narrow.warp_v = 8;
   if (!valid(narrow)) narrow.warp_v = 4;

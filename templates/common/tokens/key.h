@@ -92,7 +92,7 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (!is_head_dim(key.key_dim)) return "key_dim must be a multiple of 16 from 16 to 256";
   if (!is_head_dim(key.value_dim)) return "value_dim must be a multiple of 16 from 16 to 256";
   if (!is_float(key.dtype) || size_of(key.dtype) != 2) return "dtype must be bf16 or f16";
-  if (const char* reason = gdn::why_invalid(key.inputs)) return reason;
+  if (const char* reason = why_inputs_invalid(key)) return reason;
   if (const char* reason = gdn::why_invalid_without_fp8(key.states)) return reason;
   if (!is_integer(key.cu_seqlens_dtype)) return "cu_seqlens_dtype must be i32 or i64";
   if (!is_integer(key.accepted_dtype)) return "accepted_dtype must be i32 or i64";
