@@ -83,6 +83,7 @@ gdn::PrefillRefHead<Real> reference_head(const GdnProblem& p, std::optional<floa
   if (p.inputs.beta_mode != gdn::BetaMode::kOne)
     append(TensorId::kBeta, p.heads.count(), 1, &head.beta);
   if (!gdn::is_computed(p.inputs.gate_mode)) return head;
+  head.lower_bound = static_cast<Real>(kLowerBound);
   head.a_log = static_cast<Real>(read(TensorId::kALog, 0, h, 1)[0]);
   const auto dt_bias = read(TensorId::kDtBias, 0, h, head.gate_width());
   head.dt_bias.assign(dt_bias.begin(), dt_bias.end());

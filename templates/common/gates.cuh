@@ -23,14 +23,22 @@ __device__ inline float computed_log_decay(float a, float A_log, float dt_bias) 
   return -expf(A_log + (log_softplus > 90.0f ? 90.0f : log_softplus));
 }
 
-// lower_bound sigmoid(exp(A_log) (a + dt_bias)), of any finite numbers.  Where a factor leaves fp32
-// (0 times infinity is not a number) the product is exp(A_log + log |x|), 0 for x = 0.
+// Of a channel, of which a thread has several: the same, short, and as far as models go without a
+// branch.  Off by a few units in the last place.
+__device__ inline float short_log_decay(float a, float A_log, float dt_bias) {
+  const float x = a + dt_bias, y = short_softplus(x);
+  if (A_log < 80.0f && x > -80.0f && x < 1e38f) return -exp2(A_log * kLog2E) * y;
+  const float log2_y = x < -20.0f ? x * kLog2E : log2(y);
+  return -exp2(fmaf(A_log, kLog2E, log2_y > 130.0f ? 130.0f : log2_y));
+}
+
+// lower_bound sigmoid(exp(A_log) (a + dt_bias)), of any finite numbers: the factor exp(A_log) stays
+// between e^-85 and e^85, where the sigmoid no longer tells of any a that a model has.  As short.
 __device__ inline float bounded_log_decay(float a, float A_log, float dt_bias, float lower_bound) {
-  constexpr float kMost = 0x1.fffffep127f;
-  const float x = a + dt_bias;
-  if (A_log < 80.0f && fabsf(x) <= kMost) return lower_bound * sigmoid(expf(A_log) * x);
-  const float size = fabsf(x) > kMost ? kMost : fabsf(x);
-  return lower_bound * sigmoid(copysignf(expf(A_log + logf(size)), x));
+  float log_factor = A_log > 85.0f ? 85.0f : A_log;  // NOTE: fminf would drop a NaN
+  if (log_factor < -85.0f) log_factor = -85.0f;
+  const float x = exp2(log_factor * kLog2E) * (a + dt_bias);
+  return lower_bound * reciprocal(1.0f + exp2(-x * kLog2E));
 }
 
 // What is given of a token's gates, and nothing computed from it yet.
@@ -38,6 +46,10 @@ struct GivenGates {
   float g = 0.0f;     // g, alpha or a
   float beta = 0.0f;  // beta or its logit
 };
+
+// Else each channel of k has a decay: common/decays.cuh and common/tokens/channels.cuh load those.
+template <auto kKey>
+inline constexpr bool kIsOfHeads = kKey.inputs.decay == gdn::Decay::kHead;
 
 template <auto kKey, class Strides>
 __device__ float load_beta(const GateParams<Strides>& p, typename Strides::At at) {
@@ -48,7 +60,7 @@ __device__ float load_beta(const GateParams<Strides>& p, typename Strides::At at
 template <auto kKey, class Strides>
 __device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides::At at) {
   GivenGates given;
-  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
+  if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone && kIsOfHeads<kKey>) {
     given.g = load<kKey.inputs.gate_dtype>(p.g, at);
   }
   given.beta = load_beta<kKey>(p, at);
@@ -71,11 +83,18 @@ __device__ float A_log_of(const GateParams<Strides>& p, int head) {
 
 template <auto kKey, class Strides>
 __device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head,
-                                         float lower_bound = 0.0f) {
-  if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return {};
+                                         float lower_bound) {
+  if constexpr (!gdn::is_computed(kKey.inputs.gate_mode) || !kIsOfHeads<kKey>) return {};
   return {.A_log = A_log_of<kKey>(p, head),
           .dt_bias = load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head),
           .lower_bound = lower_bound};
+}
+
+// Of keys that have no lower bound.
+template <auto kKey, class Strides>
+__device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head) {
+  static_assert(kKey.inputs.gate_mode != gdn::GateMode::kLowerBound);
+  return gates_of_tokens<kKey>(p, head, 0.0f);
 }
 
 // The logarithm of the decay, to be summed: kLeastLogDecay or more.
@@ -85,7 +104,8 @@ __device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given)
   float g = given.g;
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kComputed) {
-    g = computed_log_decay(g, all.A_log, all.dt_bias);
+    g = kIsOfHeads<kKey> ? computed_log_decay(g, all.A_log, all.dt_bias)
+                         : short_log_decay(g, all.A_log, all.dt_bias);
   }
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kLowerBound) {
     g = bounded_log_decay(g, all.A_log, all.dt_bias, all.lower_bound);
@@ -93,11 +113,19 @@ __device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given)
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }
 
+// That of a head's tokens; 0 where each channel has one.
+template <auto kKey>
+__device__ float log_decay_of_head(const GatesOfTokens& all, const GivenGates& given) {
+  if constexpr (!kIsOfHeads<kKey>) return 0.0f;
+  return log_decay_of<kKey>(all, given);
+}
+
 // The decay.  e^-128 is 0, which is where the logarithm is cut off.
 template <auto kKey>
 __device__ float decay_of(const GatesOfTokens& all, const GivenGates& given) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) return given.g;
-  return expf(log_decay_of<kKey>(all, given));
+  const float g = log_decay_of<kKey>(all, given);
+  return kIsOfHeads<kKey> ? expf(g) : exp2(g * kLog2E);
 }
 
 // The write strength.

@@ -19,6 +19,7 @@
 #include "common/tokens/values.cuh"
 #include "common/tokens/warp_columns.cuh"
 #include "gdn_commit/key.h"
+#include "gdn_commit/operands.cuh"
 
 #ifdef CUBINERY_KEY
 constexpr cubinery::GdnCommitKey kKey = CUBINERY_KEY;
@@ -37,8 +38,7 @@ using StateTiles = dev::StateTiles<kKey>;
 using WyFactors = dev::WyFactors<kKey>;
 
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
-constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
-constexpr float kLog2E = 1.44269504088896340736f;
+constexpr int kFactorsAt = factors_at(kKey);
 
 // What tokens_of() asks for.
 struct Bounds {
@@ -76,7 +76,7 @@ __device__ dev::Slots slots_of(const GdnCommitParams& p, const GdnCommitLayer& l
                              n);
 }
 
-// The states of the block's warps, then the factors.
+// The states of the block's warps, then the factors, then channels.
 extern __shared__ __align__(16) unsigned char shared[];
 
 }  // namespace
@@ -115,18 +115,19 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   dev::GatesOfTokens all;
   if (count > 0 && makes_factors) {
     given = dev::load_gates<kKey>(layer.gates, own);
-    all = dev::gates_of_tokens<kKey>(layer.gates, h);
+    all = dev::gates_of_tokens<kKey>(layer.gates, h, p.lower_bound);
   }
-  dev::TokenRows<kKey> k(layer.k, at, dev::own_head(layer.k, h), count);
+  dev::Operands<kKey> rows(layer, p.lower_bound, at, count, shared + channels_at(kKey));
   dev::TokenValues<kKey> next_values;
   next_values.load(layer.v, at, count, v);
   dev::allow_next_kernel();
 
+  rows.make();
   const dev::OrderOf<kKey> order(-1);
   WyFactors factors;
   if (makes_factors) {
-    factors = WyFactors(dev::Gram<kKey>(k), order,
-                        is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
+    factors = WyFactors(rows.gram(), order,
+                        is_there ? dev::log_decay_of_head<kKey>(all, given) * dev::kLog2E : 0.0f,
                         is_there ? dev::beta_of<kKey>(given) : 0.0f);
   }
   if constexpr (kOneHead && kKey.warps > 1) {
@@ -140,16 +141,14 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   for (int i = 0; i < StateTiles::kTiles; ++i) {
     const StateTile state = tiles.take(i);
     const int tile_v = v + 16 * i;
-    if constexpr (StateTiles::kTiles > 1) k.forget_operands();
+    if constexpr (StateTiles::kTiles > 1) rows.forget_operands();
     const dev::TokenValues<kKey> values = next_values;
     if (i + 1 < StateTiles::kTiles) next_values.load(layer.v, at, count, tile_v + 16);
     Acc products[1]{};  // S^T K^T
-    state.multiply(products, {&k});
+    rows.multiply(state, products);
     Acc u{};
     dev::solve(products[0], factors, values, &u);
-    constexpr int kLast = kKey.draft_tokens - 1;
-    dev::store_state(state, factors, u, k, kLast, order.path_of(kLast), false,
-                     to + StateTile::first(unit.first_v + 16 * i));
+    rows.store(state, factors, u, order, to + StateTile::first(unit.first_v + 16 * i));
     tiles.load_next(i);
   }
 }

@@ -9,6 +9,8 @@
 namespace cubinery {
 
 struct GdnCommitKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::CommitProblem explains each.
   int key_dim = 128;
   int value_dim = 128;
@@ -31,6 +33,7 @@ constexpr int threads(const GdnCommitKey& key) { return key.warps * 32; }
 // Registers of a thread, so many that no compiler spills: k, the operands that are made of it, and
 // the factors.
 constexpr int registers(const GdnCommitKey& key) {
+  if (has_channels(key)) return key.draft_tokens <= 8 ? 128 : 200;
   return row_registers(key) * 2 + 48 + key.draft_tokens * 4 + (key.warp_v > 16 ? 32 : 0) +
          (key.key_dim > 128 ? 40 : 0);
 }

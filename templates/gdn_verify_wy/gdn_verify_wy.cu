@@ -52,9 +52,8 @@ constexpr int kHalves = dev::kTokenHalves<kKey>;
 constexpr bool kOneHead = is_of_one_head(kKey);  // of a block
 constexpr bool kIsNormed = is_normed(kKey);
 constexpr int kPasses = warp_passes(kKey);
-constexpr int kFactorsAt = shared_bytes(kKey) - factor_bytes(kKey);
+constexpr int kFactorsAt = factors_at(kKey);
 constexpr int kWaitingAt = kFactorsAt - waiting_bytes(kKey);
-constexpr float kLog2E = 1.44269504088896340736f;
 
 // Of a tile's two columns from v on: to memory, or to where they wait for their norm.
 __device__ void put_outputs(const GdnVerifyParams& p, TokenStrides::At at, int count, int v,
@@ -85,7 +84,7 @@ __device__ long long parent_of(const GdnVerifyParams& p, TokenStrides::At at, bo
   return dev::as<kKey.parents_dtype>(p.parents.data)[dev::offset_of(p.parents.stride, at)];
 }
 
-// The states of the block's warps, then outputs that wait, then the factors.
+// The states of the block's warps, then outputs that wait, then the factors, then channels.
 extern __shared__ __align__(16) unsigned char shared[];
 
 }  // namespace
@@ -121,10 +120,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     dev::GivenGates given;
     if (count > 0 && makes_factors) given = dev::load_gates<kKey>(p.gates, own);
     const long long parent = parent_of(p, own, token < count);
-    const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h);
+    const dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, h, p.lower_bound);
     const int k_head = dev::own_head(p.k, h);
     const int q_head = p.q.group == p.k.group ? k_head : dev::own_head(p.q, h);
-    dev::Operands<kKey> rows(p.k, p.q, at, k_head, q_head, count);
+    dev::Operands<kKey> rows(p, {at, k_head, q_head, count}, shared + channels_at(kKey));
     dev::TokenValues<kKey> next_values;
     next_values.load(p.v, at, count, v);
     dev::Places places;
@@ -144,11 +143,13 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     }
     dev::allow_next_kernel();
 
+    rows.make(parent);
     WyFactors factors;
     if (makes_factors) {
       const bool is_there = token < count;
-      factors = rows.factors(order, is_there ? dev::log_decay_of<kKey>(all, given) * kLog2E : 0.0f,
-                             is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
+      factors = rows.factors(
+          order, is_there ? dev::log_decay_of_head<kKey>(all, given) * dev::kLog2E : 0.0f,
+          is_there ? dev::beta_of<kKey>(given) : 0.0f, p.scale);
     }
     if constexpr (kOneHead && kKey.warps > 1) {
       float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);
@@ -177,13 +178,11 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
         for (int t = 0; t < count; ++t) {
           const dev::KeptStep kept = dev::kept_step<kKey>(slots, t);
           if (!kept.stores) continue;
-          dev::store_state(state, factors, u, rows.k(), t, order.path_of(t), true,
-                           matrix(kept.slot, t));
+          rows.store(state, factors, u, t, order, true, matrix(kept.slot, t));
         }
       } else if (dev::kStoresLast<kKey> && slots.store) {
-        constexpr int kLast = kKey.draft_tokens - 1;
-        dev::store_state(state, factors, u, rows.k(), kLast, order.path_of(kLast), false,
-                         matrix(slots.write, start));
+        rows.store(state, factors, u, kKey.draft_tokens - 1, order, false,
+                   matrix(slots.write, start));
       }
       if constexpr (kKey.states.has_initial) tiles.load_next(i);
     }

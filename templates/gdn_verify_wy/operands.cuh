@@ -2,24 +2,37 @@
 #pragma once
 
 #include "common/operands.cuh"
+#include "common/tokens/channels.cuh"
 #include "common/tokens/factors.cuh"
 #include "common/tokens/state_tile.cuh"
 #include "common/tokens/values.cuh"
 
 namespace cubinery::dev {
 
+// Where k and q of a head lie, and its tokens.
+struct HeadRows {
+  TokenStrides::At at;
+  int k_head, q_head, count;
+};
+
 // Apart.
-template <auto kKey, bool kPaired = is_paired(kKey)>
+template <auto kKey, bool kPaired = is_paired(kKey), bool kChannels = has_channels(kKey)>
 class Operands {
   using Rows = TokenRows<kKey>;
   using Factors = WyFactors<kKey>;
 
  public:
-  __device__ Operands(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
-                      TokenStrides::At at, int k_head, int q_head, int count)
-      : k_(k, at, k_head, count), q_(q, at, q_head, count) {}
+  __device__ Operands(const GdnVerifyParams& p, const HeadRows& rows, unsigned char*)
+      : k_(p.k, rows.at, rows.k_head, rows.count), q_(p.q, rows.at, rows.q_head, rows.count) {}
 
-  __device__ const Rows& k() const { return k_; }
+  // For all warps of the block, in front of all else.
+  __device__ void make(long long) {}
+  // The state after token `t`; `keeps_first`: the first one is still needed.
+  __device__ void store(const StateTile<kKey>& state, const Factors& factors, const Acc& u, int t,
+                        const OrderOf<kKey>& order, bool keeps_first,
+                        Storage<kKey.states.dtype>* to) const {
+    store_state(state, factors, u, k_, t, order.path_of(t), keeps_first, to);
+  }
   __device__ void forget_operands() {
     k_.forget_operands();
     q_.forget_operands();
@@ -51,16 +64,21 @@ class Operands {
 
 // Paired: one operand has both, and u and o are columns of one product.
 template <auto kKey>
-class Operands<kKey, true> {
+class Operands<kKey, true, false> {
   using Rows = TokenRows<kKey>;
   using Factors = WyFactors<kKey>;
 
  public:
-  __device__ Operands(const InputRows<TokenStrides>& k, const InputRows<TokenStrides>& q,
-                      TokenStrides::At at, int k_head, int q_head, int count)
-      : both_(k, q, at, k_head, q_head, count) {}
+  __device__ Operands(const GdnVerifyParams& p, const HeadRows& rows, unsigned char*)
+      : both_(p.k, p.q, rows.at, rows.k_head, rows.q_head, rows.count) {}
 
-  __device__ const Rows& k() const { return both_; }
+  __device__ void make(long long) {}
+  // The state after token `t`; `keeps_first`: the first one is still needed.
+  __device__ void store(const StateTile<kKey>& state, const Factors& factors, const Acc& u, int t,
+                        const OrderOf<kKey>& order, bool keeps_first,
+                        Storage<kKey.states.dtype>* to) const {
+    store_state(state, factors, u, both_, t, order.path_of(t), keeps_first, to);
+  }
   __device__ void forget_operands() { both_.forget_operands(); }
   __device__ Factors factors(const OrderOf<kKey>& order, float log_decay, float write,
                              float scale) const {
@@ -76,6 +94,69 @@ class Operands<kKey, true> {
 
  private:
   Rows both_;
+};
+
+// Where each channel of k has a decay: rows that the block makes in shared memory.
+template <auto kKey, bool kPaired>
+class Operands<kKey, kPaired, true> {
+  using Factors = WyFactors<kKey>;
+  using Tokens = ChannelTokens<kKey>;
+
+ public:
+  __device__ Operands(const GdnVerifyParams& p, const HeadRows& rows, unsigned char* shared)
+      : p_(p), rows_(rows), channels_(shared), first_(tokens_of(threadIdx.x / 32)) {}
+
+  // Lane l has the parent of token l % kKey.draft_tokens.
+  __device__ void make(long long parent) {
+    int parents[kKey.draft_tokens];
+#pragma unroll
+    for (int i = 0; i < kKey.draft_tokens; ++i) {
+      parents[i] = is_tree(kKey) ? __shfl_sync(0xffffffffu, static_cast<int>(parent), i) : i - 1;
+    }
+    make_channels<kKey>(channels_, first_, rows_.count, parents,
+                        [&](int unit) { return tokens_of(unit); });
+  }
+  __device__ void forget_operands() {}
+  __device__ Factors factors(const OrderOf<kKey>& order, float log_decay, float write,
+                             float scale) const {
+    const Gram<kKey> gram(channels_);
+    if constexpr (kPaired) return Factors::paired(gram, order, log_decay, write, scale);
+    return Factors(gram, order, log_decay, write, scale);
+  }
+  __device__ void solve(const StateTile<kKey>& state, const Factors& factors,
+                        const TokenValues<kKey>& values, Acc* u, Acc* o) const {
+    if constexpr (kPaired) {
+      Acc products[1]{};
+      if constexpr (kKey.states.has_initial) state.multiply(products, {channels_.k()});
+      dev::solve(products[0], factors, values, u);
+      *o = *u;
+      return;
+    }
+    Acc products[2]{};
+    if constexpr (kKey.states.has_initial) state.multiply(products, {channels_.k(), channels_.q()});
+    const auto& [sk, sq] = products;
+    dev::solve(sk, factors, values, u);
+    for_each_value<kKey>([&](int r, int half, int e) {
+      o->x[r][half][e] = factors.q_norm.x[half][e] * sq.x[r][half][e];
+    });
+    multiply_by_lower(*o, *u, factors.p);
+  }
+  // After the last one: no key has others.
+  __device__ void store(const StateTile<kKey>& state, const Factors& factors, const Acc& u, int,
+                        const OrderOf<kKey>&, bool, Storage<kKey.states.dtype>* to) const {
+    store_state(state, factors, u, channels_, to);
+  }
+
+ private:
+  __device__ Tokens tokens_of(int unit) const {
+    return Tokens(p_.gates, p_.lower_bound, p_.k, &p_.q, rows_.at, rows_.count,
+                  unit * 32 + threadIdx.x % 32);
+  }
+
+  const GdnVerifyParams& p_;
+  HeadRows rows_;
+  Channels<kKey> channels_;
+  Tokens first_;
 };
 
 }  // namespace cubinery::dev

@@ -11,6 +11,7 @@
 namespace cubinery::test::channel_decay_test {
 namespace {
 
+using gdn::CommitProblem;
 using gdn::DecodeProblem;
 using gdn::GateMode;
 using gdn::OutputNorm;
@@ -42,18 +43,26 @@ TEST_CASE("ChannelDecay.VerifyTakesEveryGateModeAndDtype", "[gpu][sanitize]") {
   run_cases(gate_modes_and_dtypes(with_channels(small_verify()), {GateMode::kLowerBound}), kDrafts);
 }
 
+TEST_CASE("ChannelDecay.CommitTakesEveryGateModeAndDtype", "[gpu][sanitize]") {
+  run_cases(gate_modes_and_dtypes(with_channels(small_commit()), {GateMode::kLowerBound}), kDrafts);
+}
+
 TEST_CASE("ChannelDecay.EveryGateDistribution", "[gpu]") {
   std::vector<DecodeProblem> problems;
   std::vector<VerifyProblem> drafts;
+  std::vector<CommitProblem> commits;
   for (const GateMode mode : kModes) {
     problems.push_back(with_channels(small_problem(), mode));
     drafts.push_back(with_channels(small_verify(), mode));
+    drafts.emplace_back(drafts.back()).states.store = false;
+    commits.push_back(with_channels(small_commit(), mode));
   }
   for (const GateDistribution gates : kDistributions) {
     CaseOptions options;
     options.gates = gates;
     run_both_kernels(problems, options);
     run_cases(drafts, kDrafts, options);
+    run_cases(commits, kDrafts, options);
   }
 }
 
@@ -72,6 +81,7 @@ TEST_CASE("ChannelDecay.WithoutALogAndDtBias", "[gpu][sanitize]") {
   for (const GateMode mode : {GateMode::kComputed, GateMode::kLowerBound}) {
     run_case(with_channels(small_problem(), mode), 3, options);
     run_case(with_channels(small_verify(), mode), uniform(2, 5), options);
+    run_case(with_channels(small_commit(), mode), uniform(2, 5), options);
   }
   DecodeProblem of_heads = small_problem();
   of_heads.inputs.gate_mode = GateMode::kLowerBound;
@@ -84,6 +94,7 @@ TEST_CASE("ChannelDecay.EveryLowerBound", "[gpu]") {
     options.lower_bound = bound;
     run_case(with_channels(small_problem()), 3, options);
     run_case(with_channels(small_verify()), uniform(2, 5), options);
+    run_case(with_channels(small_commit()), uniform(2, 5), options);
   }
 }
 
@@ -105,14 +116,27 @@ TEST_CASE("ChannelDecay.VerifyEveryOperandStateAndLayout", "[gpu][sanitize]") {
   run_cases(state_dtypes_and_layouts(with_channels(small_verify())), kDrafts);
 }
 
+TEST_CASE("ChannelDecay.CommitEveryStateAndLayout", "[gpu][sanitize]") {
+  run_cases(state_dtypes_and_layouts(with_channels(small_commit())), kDrafts);
+}
+
 TEST_CASE("ChannelDecay.EveryDim", "[gpu][big]") {
   run_both_kernels(every_dim(with_channels(small_problem())));
-  run_cases(every_dim(with_channels(small_verify())), {uniform(2, 3)});
+  for (const int tokens : {4, 8, 16}) {
+    VerifyProblem verify = with_channels(small_verify());
+    CommitProblem commit = with_channels(small_commit());
+    verify.draft_tokens = commit.draft_tokens = tokens;
+    run_cases(every_dim(verify), {uniform(2, tokens)});
+    verify.states.store = false;
+    run_cases(every_dim(verify), {uniform(2, tokens)});
+    run_cases(every_dim(commit), {uniform(2, tokens)});
+  }
 }
 
 TEST_CASE("ChannelDecay.EveryHeadRatio", "[gpu]") {
   run_both_kernels(head_ratios(with_channels(small_problem())));
   run_cases(head_ratios(with_channels(small_verify())), {uniform(2, 3)});
+  run_cases(head_ratios(with_channels(small_commit())), {uniform(2, 3)});
 }
 
 TEST_CASE("ChannelDecay.WithoutInitialStateOrStore", "[gpu]") {
@@ -133,9 +157,8 @@ TEST_CASE("ChannelDecay.EveryDraftOption", "[gpu]") {
     for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
       for (const bool round : {false, true}) {
         VerifyProblem problem = with_channels(small_verify());
-        problem.states.location = StateLocation::kPool;
+        if (varlen) problem = as_packed_pool(problem);
         problem.states.dtype = DType::kBF16;
-        problem.varlen = varlen;
         problem.stored_states = stored;
         problem.round_each_token = round;
         CaseOptions options;
@@ -144,9 +167,46 @@ TEST_CASE("ChannelDecay.EveryDraftOption", "[gpu]") {
       }
     }
   }
-  VerifyProblem unstored = with_channels(small_verify());
-  unstored.states.store = false;
-  run_case(unstored, uniform(2, 5));
+}
+
+TEST_CASE("ChannelDecay.EveryNumberOfDrafts", "[gpu]") {
+  for (const int most : {4, 8, 16}) {  // of the kinds of kernels
+    for (std::int64_t tokens = 0; tokens <= most; ++tokens) {
+      VerifyProblem verify = as_packed_pool(with_channels(small_verify()));
+      CommitProblem commit = as_packed_pool(with_channels(small_commit()));
+      verify.draft_tokens = commit.draft_tokens = most;
+      run_case(verify, uniform(3, tokens));
+      run_case(commit, uniform(3, tokens));
+      verify.states.store = false;
+      run_case(verify, uniform(3, tokens));
+      verify.tree = true;
+      run_case(verify, uniform(3, tokens));
+    }
+  }
+}
+
+TEST_CASE("ChannelDecay.TreesOfEveryGate", "[gpu][sanitize]") {
+  for (const GateMode mode : kModes) {
+    for (const StateLayout layout : kLayouts) {
+      VerifyProblem problem = with_channels(small_verify(), mode);
+      problem.states.store = false;
+      problem.states.layout = layout;
+      problem.tree = true;
+      run_case(problem, uniform(3, 12));
+    }
+  }
+}
+
+TEST_CASE("ChannelDecay.DraftsWithANorm", "[gpu]") {
+  for (const OutputNorm norm : {OutputNorm::kGatedRms, OutputNorm::kSigmoidGatedRms}) {
+    for (const bool store : {false, true}) {
+      VerifyProblem problem = with_channels(small_verify());
+      problem.output_norm = norm;
+      problem.value_dim = 128;
+      problem.states.store = store;
+      run_cases({problem}, kDrafts);
+    }
+  }
 }
 
 // As Kimi-Linear's layers are: a convolution in front, a norm with a sigmoid behind.

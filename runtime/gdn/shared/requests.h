@@ -55,7 +55,8 @@ inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
 // ---- Keys of the paths that take all tokens of a request at once --------------------------------
 
 // The default configurations, from a key's fixed fields: blocks of four warps with as few columns
-// each as a product has, of eight where a block has a whole head, and, where what every warp does
+// each as a product has, of eight where a block has a whole head or much to make in front of its
+// states, and, where what every warp does
 // once takes long beside the passing of its states, blocks of two warps with half a head each.
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
@@ -63,8 +64,8 @@ std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   wide.warp_v = 64;
   wide.held_v = key.draft_tokens > 8 ? 32 : 16;
   wide.warps = 2;
-  key.warps = is_normed(key) ? 8 : 4;
-  while (!valid(key)) key.warps /= 2;  // a long key_dim, or few columns
+  key.warps = is_normed(key) || has_channels(key) ? 8 : 4;
+  while (!valid(key) && key.warps > 1) key.warps /= 2;  // a long key_dim, or few columns
   const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
   if (is_long && valid(wide)) return {wide, key};
   return {key};

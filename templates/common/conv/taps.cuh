@@ -75,17 +75,7 @@ __device__ float step_sum(const Taps<kKey>& taps, int i, bool has_initial,
   return fmaf(taps.get(kLast, i), row.get(i), sum);
 }
 
-// 1 / x, to 1 unit in the last place; 0 above 2^126.
-__device__ inline float reciprocal(float x) {
-  float y;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 // x / (1 + exp(-x)).
-__device__ inline float silu(float x) {
-  constexpr float kLog2E = 1.44269504088896340736f;
-  return x * reciprocal(1.0f + dev::exp2(-kLog2E * x));
-}
+__device__ inline float silu(float x) { return x * reciprocal(1.0f + dev::exp2(-kLog2E * x)); }
 
 }  // namespace cubinery::dev

@@ -23,6 +23,15 @@ struct PairsOfTf32 {
     }
   }
 
+  // In both, or rounded to high alone.
+  __device__ void take(const float (&x)[kCount], bool in_both) {
+    if (in_both) {
+      split(x);
+    } else {
+      round(x);
+    }
+  }
+
   // To high alone.
   __device__ void round(const float (&x)[kCount]) {
 #pragma unroll

@@ -4,6 +4,7 @@
 #include "common/norm.cuh"
 #include "common/tile/tf32.cuh"
 #include "common/tile/tile.cuh"
+#include "common/tokens/channels.cuh"
 #include "common/tokens/key.h"
 #include "common/tokens/long_sum.cuh"
 #include "common/tokens/order.cuh"
@@ -109,6 +110,26 @@ struct Gram {
       kk.x[r][h][e] = k_by_k.x[r][h][e];
     }
     k_squares = diagonal(k_by_k, 0);
+  }
+
+  // Decayed by each channel.
+  explicit __device__ Gram(const Channels<kKey>& channels) {
+    constexpr bool kPaired = is_paired(kKey);
+    constexpr bool kOutputs = has_outputs(kKey) && !kPaired;
+#pragma unroll
+    for (int n = 0; n < 2 * kHalves * kHalves; ++n) {
+      const int r = n / 2 / kHalves, h = n / 2 % kHalves, e = n % 2;
+      const int row = tile_row() + 8 * r, j = tile_column() + 8 * h + e;
+      const bool is_q = kPaired && row >= kKey.draft_tokens;
+      const int i = is_q ? row - kKey.draft_tokens : row;
+      const bool is_there = j <= i;
+      kk.x[r][h][e] = !is_there ? 0.0f : is_q ? channels.qk(i, j) : channels.kk(i, j);
+      qk.x[r][h][e] = kOutputs && is_there ? channels.qk(i, j) : 0.0f;
+    }
+    const int row = threadIdx.x % token_rows(kKey);
+    const bool is_q = kPaired && row >= kKey.draft_tokens;
+    k_squares = is_q ? channels.q_squares(row - kKey.draft_tokens) : channels.kk(row, row);
+    q_squares = kOutputs ? channels.q_squares(row) : 0.0f;
   }
 
  private:

@@ -70,13 +70,47 @@ constexpr int waiting_bytes(const Key& key) {
   return is_normed(key) ? key.draft_tokens * waiting_stride(key) * 4 : 0;
 }
 
+// Whether each channel of k has a decay (channels.cuh).
+template <class Key>
+constexpr bool has_channels(const Key& key) {
+  return key.inputs.decay == gdn::Decay::kChannel;
+}
+// Those that a warp takes at a time, and what it sums over them: products of tokens j <= i of k
+// with k and of q with k, and squares of q.
+template <class Key>
+constexpr int channel_units(const Key& key) {
+  return (key.key_dim + 31) / 32;
+}
+template <class Key>
+constexpr int channel_sums(const Key& key) {
+  const int pairs = key.draft_tokens * (key.draft_tokens + 1) / 2;
+  return has_outputs(key) ? 2 * pairs + key.draft_tokens : pairs;
+}
+// What channels.cuh makes.
+template <class Key>
+constexpr int channel_bytes(const Key& key) {
+  if (!has_channels(key)) return 0;
+  const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
+  const int rows = (operands + (key.states.store ? 1 : 0)) * token_rows(key);
+  const int decays = key.states.store ? key.key_dim : 0;
+  return (rows * key.key_dim + decays + channel_units(key) * channel_sums(key)) * 4;
+}
+
 // Shared memory of a block: the states of its warps, where they are read or on their way out, then
-// what waits, then the factors.
+// what waits, then the factors, then channels.
 template <class Key>
 constexpr int block_bytes(const Key& key) {
   const int states = key.warps * key.held_v * key.key_dim * size_of(key.states.dtype);
   return (key.states.has_initial || key.states.store ? states : 0) + waiting_bytes(key) +
-         factor_bytes(key);
+         factor_bytes(key) + channel_bytes(key);
+}
+template <class Key>
+constexpr int channels_at(const Key& key) {
+  return block_bytes(key) - channel_bytes(key);
+}
+template <class Key>
+constexpr int factors_at(const Key& key) {
+  return channels_at(key) - factor_bytes(key);
 }
 
 // Blocks of a multiprocessor that have so many registers for each thread.  Each of its four
@@ -105,6 +139,9 @@ constexpr const char* why_tokens_invalid(const Key& key) {
   if (key.value_dim % key.warp_v != 0) return "warp_v must divide value_dim";
   if (key.key_dim > 128 && key.warp_v != 16) return "key_dim over 128 needs warp_v = 16";
   if (key.warps < 1 || key.warps > 16) return "warps must be from 1 to 16";
+  if (has_channels(key) && !is_of_one_head(key))
+    return "warps * warp_v must divide value_dim with decay = channel: a block has columns of one "
+           "head";
   // Of every architecture.
   if (block_bytes(key) > 96 * 1024) return "states of a block pass 96 KiB of shared memory";
   return nullptr;

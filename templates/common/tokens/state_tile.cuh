@@ -4,6 +4,7 @@
 
 #include "common/copy.cuh"
 #include "common/tile/tf32.cuh"
+#include "common/tokens/channels.cuh"
 #include "common/tokens/factors.cuh"
 #include "common/tokens/rows.cuh"
 #include "common/tokens/updates.cuh"
@@ -23,7 +24,6 @@ namespace cubinery::dev {
 template <auto kKey>
 class StateTile {
   using Rows = TokenRows<kKey>;
-  using Updates = TokenUpdates<kKey>;
   static constexpr DType kDType = kKey.states.dtype;
   static constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
   static constexpr int kHalves = kTokenHalves<kKey>;
@@ -129,22 +129,56 @@ class StateTile {
     });
   }
 
-  // decay S + updates^T k, rounded, to `to`, the tile in memory.
-  __device__ void store_updated(Storage<kDType>* to, float decay, const Updates& updates,
-                                const Rows& k) const {
+  // The same with rows of fp32 numbers, as exactly.
+  template <int kCount>
+  __device__ void multiply(Acc (&products)[kCount], const ChannelRows<kKey> (&rows)[kCount]) const {
+    Acc low[kCount]{};
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const Part part(*this, run);
+#pragma unroll
+      for (int j = 0; j < kRun; j += 2) {
+        const float x[4] = {part.get(0, j), part.get(1, j), part.get(0, j + 1), part.get(1, j + 1)};
+        PairsOfTf32<4> left;
+        left.take(x, kPairs);
+#pragma unroll
+        for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+          for (int n = 0; n < kCount; ++n) {
+            float pair[2];
+            rows[n].get((run * kRun + j) / 2, h, pair);
+            PairsOfTf32<2> right;
+            right.take(pair, is_exact());
+            float(&low_upper)[2] = low[n].x[0][h];
+            float(&low_lower)[2] = low[n].x[1][h];
+            if constexpr (kPairs) mma_tf32(low_upper, low_lower, left.low, right.high);
+            if constexpr (is_exact()) mma_tf32(low_upper, low_lower, left.high, right.low);
+            mma_tf32(products[n].x[0][h], products[n].x[1][h], left.high, right.high);
+          }
+        }
+      }
+    }
+    for_each_element([&](int r, int h, int e) {
+#pragma unroll
+      for (int n = 0; n < kCount; ++n) products[n].x[r][h][e] += low[n].x[r][h][e];
+    });
+  }
+
+  // What `update` makes of S, rounded, to `to`, the tile in memory: HeadUpdate or ChannelUpdate.
+  template <class Update>
+  __device__ void store_updated(Storage<kDType>* to, const Update& update) const {
     to += lane_offset();
-    for_each_updated(decay, updates, k, [&](int s, int i, const Vector& vector) {
+    for_each_updated(update, [&](int s, int i, const Vector& vector) {
       store_streaming(to + offset(s, i), vector);
     });
   }
 
   // The same, and S is gone.  In whole pieces, which wait for all of the tile: with no other tile
   // on its way meanwhile that costs more than it gains.
-  __device__ void replace_and_store(Storage<kDType>* to, float decay, const Updates& updates,
-                                    const Rows& k) const {
-    if constexpr (!kRowsAreV || kKey.warp_v == 16) return store_updated(to, decay, updates, k);
-    for_each_updated(decay, updates, k,
-                     [&](int s, int i, const Vector& vector) { *at(s, i) = vector; });
+  template <class Update>
+  __device__ void replace_and_store(Storage<kDType>* to, const Update& update) const {
+    if constexpr (!kRowsAreV || kKey.warp_v == 16) return store_updated(to, update);
+    for_each_updated(update, [&](int s, int i, const Vector& vector) { *at(s, i) = vector; });
     // Orders all lanes' results before their reading, piece by piece.
     __syncwarp();
     for_each_piece([&](int piece, int at) {
@@ -198,19 +232,18 @@ class StateTile {
     return reinterpret_cast<Vector*>(runs_[kRowsAreV ? s % 2 : 0] + place(s, i));
   }
 
-  // Calls f(s, i, vector) for vector i of each run `s` of decay S + updates^T k, rounded.
-  template <class Function>
-  __device__ void for_each_updated(float decay, const Updates& updates, const Rows& k,
-                                   Function f) const {
+  // Calls f(s, i, vector) for vector i of each run `s` of what `update` makes of S, rounded.
+  template <class Update, class Function>
+  __device__ void for_each_updated(const Update& update, Function f) const {
 #pragma unroll
     for (int s = 0; s < kRuns; ++s) {
       const Part part(*this, s);
       float x[2][kRun];
 #pragma unroll
       for (int j = 0; j < kRun; j += 2) {
-        float upper[2] = {decay * part.get(0, j), decay * part.get(0, j + 1)};
-        float lower[2] = {decay * part.get(1, j), decay * part.get(1, j + 1)};
-        updates.add_to(upper, lower, k, s, j / 2);
+        float upper[2] = {part.get(0, j), part.get(0, j + 1)};
+        float lower[2] = {part.get(1, j), part.get(1, j + 1)};
+        update(upper, lower, s, j / 2);
         x[0][j] = upper[0], x[0][j + 1] = upper[1];
         x[1][j] = lower[0], x[1][j + 1] = lower[1];
       }
@@ -351,12 +384,28 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
       for (int r = 0; r < 2; ++r) left.x[r][h][e] = u.x[r][h][e] * factor;
     }
   }
-  const TokenUpdates<kKey> updates(left);
+  const HeadUpdate<kKey> update{TokenUpdates<kKey>(left), k, exp2(sum.high)};
   if (keeps_first) {
-    state.store_updated(to, exp2(sum.high), updates, k);
+    state.store_updated(to, update);
   } else {
-    state.replace_and_store(to, exp2(sum.high), updates, k);
+    state.replace_and_store(to, update);
   }
+}
+
+// The same after all tokens, where each channel has a decay: u of rows that no token has is 0, or
+// meets 0 in the rows of updates.
+template <auto kKey>
+__device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>& factors,
+                            const Acc& u, const Channels<kKey>& channels,
+                            Storage<kKey.states.dtype>* to) {
+  __syncwarp();  // as above
+  Acc left{};
+#pragma unroll
+  for (int i = 0; i < 4 * kTokenHalves<kKey>; ++i) {
+    const int r = i % 2, h = i / 4, e = i / 2 % 2;
+    left.x[r][h][e] = u.x[r][h][e] * factors.k_norm.x[h][e];
+  }
+  state.replace_and_store(to, ChannelUpdate<kKey>(left, channels));
 }
 
 }  // namespace cubinery::dev

@@ -3,6 +3,7 @@
 
 #include "common/tile/tf32.cuh"
 #include "common/tile/tile.cuh"
+#include "common/tokens/channels.cuh"
 #include "common/tokens/rows.cuh"
 
 namespace cubinery::dev {
@@ -80,6 +81,60 @@ class TokenUpdates<kKey, DType::kBF16> {
 
  private:
   Tile<DType::kBF16> lefts_[kProducts]{};
+};
+
+// What becomes of elements 2 pair and 2 pair + 1 of the lane's runs `s`, of its two columns of the
+// state: decay S + updates^T k.
+template <auto kKey>
+struct HeadUpdate {
+  TokenUpdates<kKey> updates;
+  const TokenRows<kKey>& k;
+  float decay;
+
+  __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) first[e] *= decay, second[e] *= decay;
+    updates.add_to(first, second, k, s, pair);
+  }
+};
+
+// Of each channel: decay S + updates^T K".
+template <auto kKey>
+class ChannelUpdate {
+  static constexpr int kHalves = kTokenHalves<kKey>;
+  static constexpr int kRun = key_run(kKey);
+
+ public:
+  // x: as TokenUpdates takes it.
+  __device__ ChannelUpdate(const Acc& x, const Channels<kKey>& channels)
+      : rows_(channels.updates()), decays_(channels.decays(threadIdx.x % 4 * kRun)) {
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      lefts_[h].split({x.x[0][h][0], x.x[1][h][0], x.x[0][h][1], x.x[1][h][1]});
+    }
+  }
+
+  __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float decay = decays_[s * 4 * kRun + 2 * pair + e];
+      first[e] *= decay, second[e] *= decay;
+    }
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      float numbers[2];
+      rows_.get(s * (kRun / 2) + pair, h, numbers);
+      const PairsOfTf32<2> right(numbers);
+      mma_tf32(first, second, lefts_[h].low, right.high);
+      mma_tf32(first, second, lefts_[h].high, right.low);
+      mma_tf32(first, second, lefts_[h].high, right.high);
+    }
+  }
+
+ private:
+  PairsOfTf32<4> lefts_[kHalves];
+  ChannelRows<kKey> rows_;
+  const float* decays_;
 };
 
 }  // namespace cubinery::dev
