@@ -23,8 +23,9 @@ DeviceBuffer uploaded(const Gpu& gpu, const std::vector<T>& numbers) {
 double layer_bytes(const gdn::CommitProblem& p, std::int64_t requests, std::int64_t accepted) {
   const double heads = p.heads.count();
   const double states = 2 * heads * p.key_dim * p.value_dim * size_of(p.states.dtype);
-  const double rows = (p.heads.k * p.key_dim + p.heads.v * p.value_dim) * size_of(p.dtype) +
-                      heads * (size_of(p.inputs.gate_dtype) + size_of(p.inputs.beta_dtype));
+  const double rows =
+      (p.heads.k * p.key_dim + p.heads.v * p.value_dim) * size_of(p.dtype) +
+      heads * (decay_width(p) * size_of(p.inputs.gate_dtype) + size_of(p.inputs.beta_dtype));
   return static_cast<double>(requests) * (states + static_cast<double>(accepted) * rows);
 }
 
@@ -49,6 +50,7 @@ RowLaunches<gdn::CommitProblem>::RowLaunches(const Gpu& gpu, const gdn::CommitPr
   const auto rows = static_cast<std::int64_t>(count);
   args_.layers = Tensor::contiguous(buffers_[0].data(), DType::kI64, {rows, 32});
   args_.accepted = Tensor::contiguous(buffers_[1].data(), DType::kI32, {requests});
+  if (problem.inputs.gate_mode == gdn::GateMode::kLowerBound) args_.lower_bound = kLowerBound;
   bytes_ = static_cast<double>(count) * layer_bytes(problem, requests, accepted);
 }
 

@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   const dev::OrderOf<kKey> order(-1);
   WyFactors factors;
   if (makes_factors) {
-    factors = WyFactors(rows.gram(), order,
+    factors = WyFactors(rows.gram(order), order,
                         is_there ? dev::log_decay_of_head<kKey>(all, given) * dev::kLog2E : 0.0f,
                         is_there ? dev::beta_of<kKey>(given) : 0.0f);
   }

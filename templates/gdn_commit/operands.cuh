@@ -22,7 +22,7 @@ class Operands {
   // For all warps of the block, in front of all else.
   __device__ void make() const {}
   __device__ void forget_operands() { k_.forget_operands(); }
-  __device__ Gram<kKey> gram() const { return Gram<kKey>(k_); }
+  __device__ Gram<kKey> gram(const OrderOf<kKey>&) const { return Gram<kKey>(k_); }
   // S^T K^T
   __device__ void multiply(const State& state, Acc (&products)[1]) const {
     state.multiply(products, {&k_});
@@ -55,14 +55,12 @@ class Operands<kKey, true> {
         first_(tokens_of(threadIdx.x / 32)) {}
 
   __device__ void make() const {
-    int parents[kKey.draft_tokens];
-#pragma unroll
-    for (int i = 0; i < kKey.draft_tokens; ++i) parents[i] = i - 1;
-    make_channels<kKey>(channels_, first_, count_, parents,
-                        [&](int unit) { return tokens_of(unit); });
+    make_channels<kKey>(channels_, first_, count_, -1, [&](int unit) { return tokens_of(unit); });
   }
   __device__ void forget_operands() {}
-  __device__ Gram<kKey> gram() const { return Gram<kKey>(channels_); }
+  __device__ Gram<kKey> gram(const OrderOf<kKey>& order) const {
+    return Gram<kKey>(channels_, order);
+  }
   __device__ void multiply(const State& state, Acc (&products)[1]) const {
     state.multiply(products, {channels_.k()});
   }

@@ -108,18 +108,13 @@ class Operands<kKey, kPaired, true> {
 
   // Lane l has the parent of token l % kKey.draft_tokens.
   __device__ void make(long long parent) {
-    int parents[kKey.draft_tokens];
-#pragma unroll
-    for (int i = 0; i < kKey.draft_tokens; ++i) {
-      parents[i] = is_tree(kKey) ? __shfl_sync(0xffffffffu, static_cast<int>(parent), i) : i - 1;
-    }
-    make_channels<kKey>(channels_, first_, rows_.count, parents,
+    make_channels<kKey>(channels_, first_, rows_.count, static_cast<int>(parent),
                         [&](int unit) { return tokens_of(unit); });
   }
   __device__ void forget_operands() {}
   __device__ Factors factors(const OrderOf<kKey>& order, float log_decay, float write,
                              float scale) const {
-    const Gram<kKey> gram(channels_);
+    const Gram<kKey> gram(channels_, order);
     if constexpr (kPaired) return Factors::paired(gram, order, log_decay, write, scale);
     return Factors(gram, order, log_decay, write, scale);
   }

@@ -155,6 +155,7 @@ TEST_CASE("ChannelDecay.WithoutInitialStateOrStore", "[gpu]") {
 TEST_CASE("ChannelDecay.EveryDraftOption", "[gpu]") {
   for (const bool varlen : {false, true}) {
     for (const StoredStates stored : {StoredStates::kLast, StoredStates::kEvery}) {
+      if (varlen && stored == StoredStates::kEvery) continue;  // with tables of slots: as GDN's
       for (const bool round : {false, true}) {
         VerifyProblem problem = with_channels(small_verify());
         if (varlen) problem = as_packed_pool(problem);

@@ -9,14 +9,17 @@
 // In a tree, products go along the path to i.  Each factor is at most 1: there is no exponential of
 // a sum or of a difference, nothing overflows, and what underflows is 0.
 //
-// A warp takes 32 channels at a time, a lane one of them, for all tokens.
+// A warp makes the rows of 32 channels at a time, a lane one of them for all tokens; then, of all
+// channels, two rows of A and P, which have kTokens + 1 elements together.
 #pragma once
 
 #include "common/gates.cuh"
 #include "common/operands.cuh"
 #include "common/params.h"
 #include "common/tokens/key.h"
+#include "common/tokens/order.cuh"
 #include "common/uniform.cuh"
+#include "common/warp.cuh"
 
 namespace cubinery::dev {
 
@@ -75,18 +78,26 @@ struct ChannelTokens {
                            const InputRows<TokenStrides>* q_rows, TokenStrides::At at, int count,
                            int channel) {
     const bool is_channel = channel < kKey.key_dim;
-    const auto* const k_row = row_at<kKey.dtype>(k_rows, at) + channel;
+    if (!is_channel) count = 0;
+    const auto* k_row = row_at<kKey.dtype>(k_rows, at) + channel;
     const auto* q_row = k_row;
     if constexpr (kOutputs) q_row = row_at<kKey.dtype>(*q_rows, at) + channel;
-    const long long g_row = offset_of(gates.g.stride, at) + channel;
+    const auto* g_row =
+        as<kKey.inputs.gate_dtype>(gates.g.data) + offset_of(gates.g.stride, at) + channel;
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {
       k[t] = q[t] = 0;
       g[t] = 0.0f;
-      if (t >= count || !is_channel) continue;
-      k[t] = k_row[t * k_rows.stride.token];
-      if constexpr (kOutputs) q[t] = q_row[t * q_rows->stride.token];
-      g[t] = load<kKey.inputs.gate_dtype>(gates.g.data, g_row + t * gates.g.stride.token);
+      if (t < count) {
+        k[t] = *k_row;
+        if constexpr (kOutputs) q[t] = *q_row;
+        if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
+          g[t] = to_float<kKey.inputs.gate_dtype>(*g_row);
+        }
+      }
+      k_row += k_rows.stride.token;
+      if constexpr (kOutputs) q_row += q_rows->stride.token;
+      g_row += gates.g.stride.token;
     }
     if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return;
     all.A_log = A_log_of<kKey>(gates, at.head);
@@ -98,169 +109,199 @@ struct ChannelTokens {
   }
 };
 
-// In shared memory of the block: rows, then the decay over all tokens, then sums over each 32
-// channels.
+// In shared memory of the block: the operands K', Q' and K", the decay over all tokens, rows of k,
+// q and d, and sums.
 template <auto kKey>
 class Channels {
   static constexpr int kTokens = kKey.draft_tokens;
+  static constexpr int kDim = kKey.key_dim;
   static constexpr bool kOutputs = has_outputs(kKey);
   static constexpr bool kPaired = is_paired(kKey);  // Q' is behind K', as rows of one operand
   static constexpr bool kUpdates = kKey.states.store;
-  static constexpr int kArray = token_rows(kKey) * kKey.key_dim;
-  static constexpr int kUpdatesAt = (kOutputs && !kPaired ? 2 : 1) * kArray;
-  static constexpr int kDecaysAt = kUpdatesAt + (kUpdates ? kArray : 0);
-  static constexpr int kSumsAt = kDecaysAt + (kUpdates ? kKey.key_dim : 0);
-  static constexpr int kSums = channel_sums(kKey);
-  static constexpr int kUnits = channel_units(kKey);
-  using Rows = ChannelRows<kKey>;
+  static constexpr int kOperand = token_rows(kKey) * kDim;
+  static constexpr int kUpdatesAt = (kOutputs && !kPaired ? 2 : 1) * kOperand;
+  static constexpr int kDecaysAt = kUpdatesAt + (kUpdates ? kOperand : 0);
+  static constexpr int kRowsAt = kDecaysAt + (kUpdates ? kDim : 0);
+  static constexpr int kDAt = kRowsAt, kKAt = kDAt + kTokens * kDim, kQAt = kKAt + kTokens * kDim;
+  static constexpr int kSumsAt = (kOutputs ? kQAt : kKAt) + kTokens * kDim;
+  static constexpr int kPairs = kTokens * (kTokens + 1) / 2;  // of j <= i
+  using Operand = ChannelRows<kKey>;
   using Tokens = ChannelTokens<kKey>;
+  using Path = typename TokenOrder<kTokens, is_tree(kKey)>::Path;
 
  public:
   explicit __device__ Channels(unsigned char* shared) : shared_(reinterpret_cast<float*>(shared)) {}
 
-  __device__ Rows k() const { return Rows(shared_); }
-  __device__ Rows q() const { return Rows(shared_ + kArray); }            // not paired
-  __device__ Rows updates() const { return Rows(shared_ + kUpdatesAt); }  // with stored states
+  __device__ Operand k() const { return Operand(shared_); }
+  __device__ Operand q() const { return Operand(shared_ + kOperand); }  // not paired
+  __device__ Operand updates() const {
+    return Operand(shared_ + kUpdatesAt);
+  }  // with stored states
   // The decay over all tokens, of this channel and on; likewise.
   __device__ const float* decays(int channel) const { return shared_ + kDecaysAt + channel; }
 
-  // A_ij, j <= i; A_ii is k_i.k_i.
-  __device__ float kk(int i, int j) const { return sum(number_of(i, j)); }
-  __device__ float qk(int i, int j) const { return sum(number_of(i, j) + 1); }
-  __device__ float q_squares(int i) const { return sum(kSums - kTokens + i); }
-
-  // Of 32 channels; for a whole warp.  parents[i]: of token i, -1 for none, in a tree.
-  __device__ void make(const Tokens& given, int count, int unit,
-                       const int (&parents)[kTokens]) const {
-    const int channel = unit * 32 + threadIdx.x % 32;
-    float k[kTokens], q[kTokens], d[kTokens];
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      k[t] = to_float<kKey.dtype>(given.k[t]);
-      q[t] = to_float<kKey.dtype>(given.q[t]);
-      d[t] = t < count ? decay_of<kKey>(given.all, GivenGates{.g = given.g[t]}) : 1.0f;
-    }
-    if (channel < kKey.key_dim) store_rows(k, q, d, channel, parents);
-    store_sums(k, q, d, unit, parents);
+  // A_ij and P_ij, j on the path of i; A_ii is k_i.k_i.
+  __device__ float kk(int i, int j, Path path) const {
+    return shared_[kSumsAt + number_of(i, path.steps(j, i))];
   }
-
- private:
-  // Of the sums, in the order in which store_sums() makes them; P_ij is the next one.
-  static __device__ constexpr int number_of(int i, int j) {
-    return (j * kTokens - j * (j - 1) / 2 + i - j) * (kOutputs ? 2 : 1);
+  __device__ float qk(int i, int j, Path path) const {
+    return shared_[kSumsAt + kPairs + number_of(i, path.steps(j, i))];
   }
-  __device__ float sum(int number) const {
-    float sum = 0.0f;
-#pragma unroll
-    for (int unit = 0; unit < kUnits; ++unit) sum += shared_[kSumsAt + unit * kSums + number];
-    return sum;
-  }
+  __device__ float k_squares(int i) const { return shared_[kSumsAt + number_of(i, 0)]; }
+  __device__ float q_squares(int i) const { return shared_[kSumsAt + 2 * kPairs + i]; }
 
-  // x of the token that token i follows, from token `first` on; `otherwise` where that is none.
-  static __device__ float before(const float (&x)[kTokens], int i, int first, float otherwise,
-                                 const int (&parents)[kTokens]) {
-    if constexpr (!is_tree(kKey)) return i > first ? x[i - 1] : otherwise;
-    float found = otherwise;
-#pragma unroll
-    for (int j = 0; j < kTokens; ++j) {
-      if (j >= first && j < i && parents[i] == j) found = x[j];
-    }
-    return found;
-  }
-
-  __device__ void store_rows(const float (&k)[kTokens], const float (&q)[kTokens],
-                             const float (&d)[kTokens], int channel,
+  // The rows and the operands in a lane's channel.  parents[i]: of token i, -1 for none, in a tree.
+  __device__ void store_rows(const Tokens& given, int count, int channel,
                              const int (&parents)[kTokens]) const {
-    float decay[kTokens];  // d_0 ... d_i
+    float k[kTokens], d[kTokens], decay[kTokens];  // decay: d_0 ... d_i
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      decay[i] = d[i] * before(decay, i, 0, 1.0f, parents);
-      shared_[Rows::over_channels(i, channel)] = k[i] * decay[i];
-      if constexpr (kPaired) {
-        shared_[Rows::over_channels(kTokens + i, channel)] = q[i] * decay[i];
-      } else if constexpr (kOutputs) {
-        shared_[kArray + Rows::over_channels(i, channel)] = q[i] * decay[i];
+      k[i] = to_float<kKey.dtype>(given.k[i]);
+      const float q = to_float<kKey.dtype>(given.q[i]);
+      d[i] = i < count ? decay_of<kKey>(given.all, GivenGates{.g = given.g[i]}) : 1.0f;
+      decay[i] = d[i] * before(decay, i, parents);
+      if (channel >= kDim) continue;
+      shared_[kDAt + i * kDim + channel] = d[i];
+      shared_[kKAt + i * kDim + channel] = k[i];
+      shared_[Operand::over_channels(i, channel)] = k[i] * decay[i];
+      if constexpr (kOutputs) {
+        constexpr int kQRows = kPaired ? 0 : kOperand, kFirst = kPaired ? kTokens : 0;
+        shared_[kQAt + i * kDim + channel] = q;
+        shared_[kQRows + Operand::over_channels(kFirst + i, channel)] = q * decay[i];
       }
     }
-    if constexpr (!kUpdates) return;
+    if (!kUpdates || channel >= kDim) return;
     float behind = 1.0f;  // d_i+1 ... d_last
 #pragma unroll
     for (int i = kTokens - 1; i >= 0; --i) {
-      shared_[kUpdatesAt + Rows::over_tokens(i, channel)] = k[i] * behind;
+      shared_[kUpdatesAt + Operand::over_tokens(i, channel)] = k[i] * behind;
       behind *= d[i];
     }
     shared_[kDecaysAt + channel] = behind;
-    if constexpr (kPaired) {  // rows that no token has
 #pragma unroll
-      for (int i = kTokens; i < token_rows(kKey); ++i) {
-        shared_[kUpdatesAt + Rows::over_tokens(i, channel)] = 0.0f;
-      }
+    for (int i = kTokens; i < token_rows(kKey); ++i) {  // that no token has
+      shared_[kUpdatesAt + Operand::over_tokens(i, channel)] = 0.0f;
     }
   }
 
-  __device__ void store_sums(const float (&k)[kTokens], const float (&q)[kTokens],
-                             const float (&d)[kTokens], int unit,
-                             const int (&parents)[kTokens]) const {
-    float terms[32] = {};
-    const auto put = [&](int number, float term) {
-      terms[number % 32] = term;
-      if (number % 32 != 31 && number != kSums - 1) return;
-      const int first = number / 32 * 32, own = first + threadIdx.x % 32;
-      const float sum = sum_of_own(terms);
-      if (own < kSums) shared_[kSumsAt + unit * kSums + own] = sum;
-    };
+  // The sums of rows `pair` and kTokens - 1 - pair of A and P, from the rows, by a warp: a term for
+  // each token on the two paths, kTokens + 1 together.  Lane l has the parent of token l % kTokens.
+  __device__ void store_sums(int pair, int parent) const {
+    const int last = kTokens - 1 - pair;  // the longer path
+    int tokens[kTokens + 1];              // on the path of `last`, then on that of `pair`
+#pragma unroll
+    for (int n = 0; n <= kTokens; ++n) {
+      const int behind = tokens[n > 0 ? n - 1 : 0];
+      int next = behind - 1;
+      if constexpr (is_tree(kKey)) {
+        const int of_behind = __shfl_sync(0xffffffffu, parent, behind < 0 ? 0 : behind);
+        next = behind < 0 ? -1 : of_behind;
+      }
+      tokens[n] = n == 0 ? last : n == last + 1 ? pair : next;
+    }
+    float terms[kTerms] = {};
+#pragma unroll 1
+    for (int first = threadIdx.x % 32 * 4; first < kDim; first += 128) {
+      Four x{}, y{};  // k_i d_j+1 ... d_i, and likewise of q
+#pragma unroll
+      for (int n = 0; n <= kTokens; ++n) {
+        const int j = tokens[n];
+        const bool starts = n == 0 || n == last + 1;
+        if (starts) {
+          x = four(kKAt, j, first);
+          if constexpr (kOutputs) {
+            y = four(kQAt, j, first);
+            terms[kTerms - 2 + (n == 0 ? 0 : 1)] += product(y, y);
+          }
+        } else if (j >= 0) {
+          const Four d = four(kDAt, tokens[n > 0 ? n - 1 : 0], first);
+          x = times(x, d);
+          if constexpr (kOutputs) y = times(y, d);
+        }
+        if (j < 0) continue;
+        const Four k = four(kKAt, j, first);
+        terms[n] += product(x, k);
+        if constexpr (kOutputs) terms[kTokens + 1 + n] += product(y, k);
+      }
+    }
+    constexpr int kOwn = own_sums<kTerms>();
+    float sums[kOwn];
+    sum_over_warp(terms, sums);
+#pragma unroll
+    for (int slot = 0; slot < kOwn; ++slot) {
+      const int term = number_of_own<kTerms>(slot);
+      if (term >= 0) shared_[kSumsAt + place_of(term, pair)] = sums[slot];
+    }
+  }
+
+ private:
+  static constexpr int kTerms = (kOutputs ? 2 : 1) * (kTokens + 1) + (kOutputs ? 2 : 0);
+
+  struct Four {
+    float x[4];
+  };
+  __device__ Four four(int rows_at, int row, int channel) const {
+    const float4 x = *reinterpret_cast<const float4*>(shared_ + rows_at + row * kDim + channel);
+    return {x.x, x.y, x.z, x.w};
+  }
+  static __device__ Four times(const Four& a, const Four& b) {
+    return {a.x[0] * b.x[0], a.x[1] * b.x[1], a.x[2] * b.x[2], a.x[3] * b.x[3]};
+  }
+  static __device__ float product(const Four& a, const Four& b) {
+    return fmaf(a.x[3], b.x[3], fmaf(a.x[2], b.x[2], fmaf(a.x[1], b.x[1], a.x[0] * b.x[0])));
+  }
+
+  // Of a row of A or P and the steps from column to row, where sums lie.
+  static __device__ constexpr int number_of(int i, int steps) { return i * (i + 1) / 2 + steps; }
+  static __device__ int place_of(int term, int pair) {
+    const int last = kTokens - 1 - pair;
+    const int squares = term - 2 * (kTokens + 1);
+    if (kOutputs && squares >= 0) return 2 * kPairs + (squares == 0 ? last : pair);
+    const bool is_p = term > kTokens;
+    const int n = is_p ? term - (kTokens + 1) : term;
+    const int number = n <= last ? number_of(last, n) : number_of(pair, n - last - 1);
+    return (is_p ? kPairs : 0) + number;
+  }
+
+  // x of the token that token i follows; 1 where that is none.
+  static __device__ float before(const float (&x)[kTokens], int i, const int (&parents)[kTokens]) {
+    if constexpr (!is_tree(kKey)) return i > 0 ? x[i - 1] : 1.0f;
+    float found = 1.0f;
 #pragma unroll
     for (int j = 0; j < kTokens; ++j) {
-      float w[kTokens] = {};  // k_j d_j+1 ... d_i
-#pragma unroll
-      for (int i = 0; i < kTokens; ++i) {
-        if (i < j) continue;
-        w[i] = i == j ? k[j] : d[i] * before(w, i, j, 0.0f, parents);
-        put(number_of(i, j), k[i] * w[i]);
-        if constexpr (kOutputs) put(number_of(i, j) + 1, q[i] * w[i]);
-      }
+      if (j < i && parents[i] == j) found = x[j];
     }
-    if constexpr (kOutputs) {
-#pragma unroll
-      for (int i = 0; i < kTokens; ++i) put(kSums - kTokens + i, q[i] * q[i]);
-    }
-  }
-
-  // The sum over the warp's lanes of the term that has the lane's number, of 2 kStep terms.
-  template <int kStep = 16>
-  static __device__ float sum_of_own(const float (&terms)[2 * kStep]) {
-    const bool is_upper = (threadIdx.x & kStep) != 0;
-    float sums[kStep];
-#pragma unroll
-    for (int i = 0; i < kStep; ++i) {
-      const float kept = is_upper ? terms[i + kStep] : terms[i];
-      const float given = is_upper ? terms[i] : terms[i + kStep];
-      sums[i] = kept + __shfl_xor_sync(0xffffffffu, given, kStep);
-    }
-    if constexpr (kStep == 1) {
-      return sums[0];
-    } else {
-      return sum_of_own<kStep / 2>(sums);
-    }
+    return found;
   }
 
   float* shared_;
 };
 
-// All of them, for all warps of a block: `first` are the tokens of unit threadIdx.x / 32, and
-// tokens_of(unit) loads those of the others.
+// What all warps of a block make.  `first`: the tokens of channels 32 (threadIdx.x / 32) and on;
+// tokens_of(unit) loads those of channels 32 unit and on.  Lane l has the parent of token
+// l % draft_tokens, -1 for none, in a tree.
 template <auto kKey, class TokensOf>
 __device__ void make_channels(const Channels<kKey>& channels, const ChannelTokens<kKey>& first,
-                              int count, const int (&parents)[kKey.draft_tokens],
-                              TokensOf tokens_of) {
-  constexpr int kUnits = channel_units(kKey);
-  const int warp = uniform(threadIdx.x / 32);
-  if (warp < kUnits) channels.make(first, count, warp, parents);
+                              int count, int parent, TokensOf tokens_of) {
+  constexpr int kUnits = (kKey.key_dim + 31) / 32;
+  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
+  int parents[kKey.draft_tokens];
+#pragma unroll
+  for (int i = 0; i < kKey.draft_tokens; ++i) {
+    parents[i] = is_tree(kKey) ? __shfl_sync(0xffffffffu, parent, i) : i - 1;
+  }
+  if (warp < kUnits) channels.store_rows(first, count, warp * 32 + lane, parents);
 #pragma unroll 1
   for (int unit = warp + kKey.warps; unit < kUnits; unit += kKey.warps) {
-    channels.make(tokens_of(unit), count, unit, parents);
+    channels.store_rows(tokens_of(unit), count, unit * 32 + lane, parents);
   }
-  // Orders what is made before its reading by all warps.
+  // Orders the rows before their reading by all warps.
+  __syncthreads();
+#pragma unroll 1
+  for (int pair = warp; pair < kKey.draft_tokens / 2; pair += kKey.warps) {
+    channels.store_sums(pair, parent);
+  }
+  // Orders the sums before their reading by all warps.
   __syncthreads();
 }
 

@@ -113,22 +113,27 @@ struct Gram {
   }
 
   // Decayed by each channel.
-  explicit __device__ Gram(const Channels<kKey>& channels) {
+  __device__ Gram(const Channels<kKey>& channels,
+                  const TokenOrder<kKey.draft_tokens, is_tree(kKey)>& order) {
     constexpr bool kPaired = is_paired(kKey);
     constexpr bool kOutputs = has_outputs(kKey) && !kPaired;
 #pragma unroll
-    for (int n = 0; n < 2 * kHalves * kHalves; ++n) {
-      const int r = n / 2 / kHalves, h = n / 2 % kHalves, e = n % 2;
-      const int row = tile_row() + 8 * r, j = tile_column() + 8 * h + e;
+    for (int r = 0; r < kHalves; ++r) {
+      const int row = tile_row() + 8 * r;
       const bool is_q = kPaired && row >= kKey.draft_tokens;
       const int i = is_q ? row - kKey.draft_tokens : row;
-      const bool is_there = j <= i;
-      kk.x[r][h][e] = !is_there ? 0.0f : is_q ? channels.qk(i, j) : channels.kk(i, j);
-      qk.x[r][h][e] = kOutputs && is_there ? channels.qk(i, j) : 0.0f;
+      const auto path = order.path_of(i);
+#pragma unroll
+      for (int n = 0; n < 2 * kHalves; ++n) {
+        const int h = n / 2, e = n % 2, j = tile_column() + 8 * h + e;
+        const bool is_there = path.number_of(j) <= i;
+        kk.x[r][h][e] = !is_there ? 0.0f : is_q ? channels.qk(i, j, path) : channels.kk(i, j, path);
+        qk.x[r][h][e] = kOutputs && is_there ? channels.qk(i, j, path) : 0.0f;
+      }
     }
     const int row = threadIdx.x % token_rows(kKey);
     const bool is_q = kPaired && row >= kKey.draft_tokens;
-    k_squares = is_q ? channels.q_squares(row - kKey.draft_tokens) : channels.kk(row, row);
+    k_squares = is_q ? channels.q_squares(row - kKey.draft_tokens) : channels.k_squares(row);
     q_squares = kOutputs ? channels.q_squares(row) : 0.0f;
   }
 

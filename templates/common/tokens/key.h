@@ -75,12 +75,8 @@ template <class Key>
 constexpr bool has_channels(const Key& key) {
   return key.inputs.decay == gdn::Decay::kChannel;
 }
-// Those that a warp takes at a time, and what it sums over them: products of tokens j <= i of k
-// with k and of q with k, and squares of q.
-template <class Key>
-constexpr int channel_units(const Key& key) {
-  return (key.key_dim + 31) / 32;
-}
+// What is summed over them: products of tokens j <= i of k with k and of q with k, and squares of
+// q.
 template <class Key>
 constexpr int channel_sums(const Key& key) {
   const int pairs = key.draft_tokens * (key.draft_tokens + 1) / 2;
@@ -90,10 +86,11 @@ constexpr int channel_sums(const Key& key) {
 template <class Key>
 constexpr int channel_bytes(const Key& key) {
   if (!has_channels(key)) return 0;
-  const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
-  const int rows = (operands + (key.states.store ? 1 : 0)) * token_rows(key);
-  const int decays = key.states.store ? key.key_dim : 0;
-  return (rows * key.key_dim + decays + channel_units(key) * channel_sums(key)) * 4;
+  const int operands = has_outputs(key) ? 2 : 1, apart = is_paired(key) ? 1 : operands;
+  const int rows = (apart + (key.states.store ? 1 : 0)) * token_rows(key);
+  const int given = (operands + 1) * key.draft_tokens;  // and decays
+  const int all = key.states.store ? 1 : 0;
+  return ((rows + given + all) * key.key_dim + (channel_sums(key) + 3) / 4 * 4) * 4;
 }
 
 // Shared memory of a block: the states of its warps, where they are read or on their way out, then

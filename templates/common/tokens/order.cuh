@@ -12,6 +12,8 @@ class TokenOrder {
   // Of token i, so that it goes on from token j, or is it, where number_of(j) <= i.
   struct Path {
     __device__ int number_of(int j) const { return j; }
+    // Tokens from token j on to token i, whose path it is; j is one of it.
+    __device__ int steps(int j, int i) const { return i - j; }
   };
 
   explicit __device__ TokenOrder(int) {}  // parents are of trees
@@ -39,6 +41,7 @@ class TokenOrder<kTokens, true> {
     unsigned tokens;  // bit j: of token j
     // More than any where the path does not have the token.
     __device__ int number_of(int j) const { return (tokens >> j & 1u) != 0 ? j : kTokens; }
+    __device__ int steps(int j, int) const { return __popc(tokens >> j) - 1; }
   };
 
   // Lane l has the parent of token l % kTokens; -1: none.
