@@ -44,14 +44,19 @@ class ChannelRows {
     pair[0] = both.x, pair[1] = both.y;
   }
 
-  // Where the number of a row and a channel is.
-  static __device__ int over_channels(int row, int channel) {
-    const int lane = row % 8 * 4 + channel / kRun % 4;
-    return ((step_of(channel) * kHalves + row / 8) * 32 + lane) * 2 + channel % 2;
+  // Where the numbers of a channel are, of row 0, and those of a row behind that.
+  static __device__ int over_channels(int channel) {
+    return (step_of(channel) * kHalves * 32 + channel / kRun % 4) * 2 + channel % 2;
   }
-  static __device__ int over_tokens(int row, int channel) {
-    const int lane = (channel / kRun % 4 * 2 + channel % 2) * 4 + row % 8 / 2;
-    return ((step_of(channel) * kHalves + row / 8) * 32 + lane) * 2 + row % 2;
+  static __device__ constexpr int row_over_channels(int row) {
+    return (row / 8 * 32 + row % 8 * 4) * 2;
+  }
+  static __device__ int over_tokens(int channel) {
+    const int column = channel / kRun % 4 * 2 + channel % 2;
+    return (step_of(channel) * kHalves * 32 + column * 4) * 2;
+  }
+  static __device__ constexpr int row_over_tokens(int row) {
+    return (row / 8 * 32 + row % 8 / 2) * 2 + row % 2;
   }
 
  private:
@@ -153,34 +158,42 @@ class Channels {
   // The rows and the operands in a lane's channel.  parents[i]: of token i, -1 for none, in a tree.
   __device__ void store_rows(const Tokens& given, int count, int channel,
                              const int (&parents)[kTokens]) const {
-    float k[kTokens], d[kTokens], decay[kTokens];  // decay: d_0 ... d_i
+    float k[kTokens], q[kTokens], d[kTokens];
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       k[i] = to_float<kKey.dtype>(given.k[i]);
-      const float q = to_float<kKey.dtype>(given.q[i]);
+      q[i] = to_float<kKey.dtype>(given.q[i]);
       d[i] = i < count ? decay_of<kKey>(given.all, GivenGates{.g = given.g[i]}) : 1.0f;
+    }
+    if (channel >= kDim) return;
+    float* const rows = shared_ + kDAt + channel;
+    float* const over_channels = shared_ + Operand::over_channels(channel);
+    float decay[kTokens];  // d_0 ... d_i
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
       decay[i] = d[i] * before(decay, i, parents);
-      if (channel >= kDim) continue;
-      shared_[kDAt + i * kDim + channel] = d[i];
-      shared_[kKAt + i * kDim + channel] = k[i];
-      shared_[Operand::over_channels(i, channel)] = k[i] * decay[i];
+      rows[i * kDim] = d[i];
+      rows[(kKAt - kDAt) + i * kDim] = k[i];
+      over_channels[Operand::row_over_channels(i)] = k[i] * decay[i];
       if constexpr (kOutputs) {
-        constexpr int kQRows = kPaired ? 0 : kOperand, kFirst = kPaired ? kTokens : 0;
-        shared_[kQAt + i * kDim + channel] = q;
-        shared_[kQRows + Operand::over_channels(kFirst + i, channel)] = q * decay[i];
+        constexpr int kFirst = kPaired ? kTokens : 0;
+        rows[(kQAt - kDAt) + i * kDim] = q[i];
+        over_channels[(kPaired ? 0 : kOperand) + Operand::row_over_channels(kFirst + i)] =
+            q[i] * decay[i];
       }
     }
-    if (!kUpdates || channel >= kDim) return;
+    if constexpr (!kUpdates) return;
+    float* const over_tokens = shared_ + kUpdatesAt + Operand::over_tokens(channel);
     float behind = 1.0f;  // d_i+1 ... d_last
 #pragma unroll
     for (int i = kTokens - 1; i >= 0; --i) {
-      shared_[kUpdatesAt + Operand::over_tokens(i, channel)] = k[i] * behind;
+      over_tokens[Operand::row_over_tokens(i)] = k[i] * behind;
       behind *= d[i];
     }
     shared_[kDecaysAt + channel] = behind;
 #pragma unroll
     for (int i = kTokens; i < token_rows(kKey); ++i) {  // that no token has
-      shared_[kUpdatesAt + Operand::over_tokens(i, channel)] = 0.0f;
+      over_tokens[Operand::row_over_tokens(i)] = 0.0f;
     }
   }
 
