@@ -29,6 +29,11 @@ Status check_conv_dim(std::string_view name, int dim) {
 }
 
 Status check_split(const ConvProblem& problem) {
+  if (writes_g(problem) && problem.inputs.decay == Decay::kChannel) {
+    return bad_field(kConvOp, "decay", value_text(problem.inputs.decay),
+                     "head (no kernel of a convolution makes a decay for each channel yet), or "
+                     "gate_mode = none");
+  }
   CUBINERY_RETURN_IF_ERROR(check_heads(kConvOp, problem.heads));
   CUBINERY_RETURN_IF_ERROR(check_conv_dim("key_dim", problem.key_dim));
   CUBINERY_RETURN_IF_ERROR(check_conv_dim("value_dim", problem.value_dim));
