@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <variant>
 
 #include "codegen/read_json.h"
 #include "runtime/gdn/shared/engine_forms.h"
@@ -56,7 +57,9 @@ std::map<std::string, std::string> FieldOptions::of(const Request& request) cons
     if (is_read_with_the_model(request, name)) continue;
     (switches_.contains(name) ? switches : own)[name] = text;
   }
-  gdn::Switches fields = gdn::fields_of_form(request.asked.of, switches);
+  const auto decay_of = [](const auto& problem) { return problem.inputs.decay; };
+  gdn::Switches fields =
+      gdn::fields_of_form(request.asked.of, switches, std::visit(decay_of, request.asked.problem));
   fields.insert(own.begin(), own.end());
   return fields;
 }

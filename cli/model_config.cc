@@ -20,14 +20,17 @@ const char* const kModelAssumptions =
                  linear_conv_kernel_dim; linear_allow_neg_eigval (beta is twice the sigmoid of its logit; true when
                  missing in OLMo-Hybrid); dtype or torch_dtype (for q, k, v, o, a, b and dt_bias and the convolution;
                  bf16 when missing); mamba_ssm_dtype (for the state; f32 when missing, as in SGLang and
-                 Transformers: --state-dtype auto takes the model's dtype then, as vLLM does)
+                 Transformers: --state-dtype auto takes the model's dtype then, as vLLM does);
+                 of Kimi Delta Attention linear_attn_config, linear_lower_bound and others of their classes:
+                 heads, taps, and whether the gate has a lower bound
   assumed:       A_log in f32; vk states in a pool, i32 indices, negative ones skipped; the gate computed
                  from A_log, a and dt_bias; beta from its logit; q and k normalised in the kernel;
                  for prefill packed sequences, i32 cu_seqlens, no checkpoints; for verify packed requests
                  of up to 4 tokens (--draft-tokens), the state after each, i32 counts of accepted ones;
                  for commit the same requests and counts, no states kept in between; for conv q, k and v
                  without bias, behind silu, weights and states in the model's dtype, states in a pool with
-                 columns innermost (vLLM: --conv-state-layout channels)
+                 columns innermost (vLLM: --conv-state-layout channels); of Kimi Delta Attention dt_bias
+                 and the convolution's weights in f32, and channels innermost; it has no prefill yet
 conv has a form for each operator that it stands in front of: conv packed sequences, conv_decode dense steps of
 one token, conv_verify the requests and counts of verify.
 A model that is not known, or that has layers of another kind, is refused; --model-type reads it as one that is.

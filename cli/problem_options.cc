@@ -173,8 +173,10 @@ void ProblemOptions::add_to(CLI::App& app) {
 }
 
 void ProblemOptions::add_problems_to(CLI::App& app) {
-  app.add_option("--hf-config", hf_configs_,
-                 "config.json of a model with Gated DeltaNet layers, or its folder (repeatable)")
+  app.add_option(
+         "--hf-config", hf_configs_,
+         "config.json of a model with Gated DeltaNet layers or Kimi Delta Attention, or its "
+         "folder (repeatable)")
       ->type_name("FILE");
   app.add_option(
          "--engine", engine_,

@@ -1,6 +1,6 @@
-// From a model's config.json to the problems of its Gated DeltaNet layers.  The command line's
-// --hf-config goes through the same function: what `cubinery prewarm` compiled for a model is what
-// these problems need.
+// From a model's config.json to the problems of its layers of Gated DeltaNet or Kimi Delta
+// Attention.  The command line's --hf-config goes through the same function: what `cubinery
+// prewarm` compiled for a model is what these problems need.
 #pragma once
 
 #include <map>
@@ -43,9 +43,11 @@ struct ModelOptions {
   // that have the property, and nothing else:
   //
   //   dtype               what engines keep in the model's dtype: q, k, v, o, a, b and dt_bias, the
-  //                       convolution's weights and states
+  //                       convolution's weights and states; of Kimi Delta Attention not dt_bias and
+  //                       the weights
   //   state_dtype         states of the recurrence, which share one pool.  "auto": mamba_ssm_dtype
-  //                       or, where the configuration has none, the model's dtype (vLLM)
+  //                       or, where the configuration has none, the model's dtype (vLLM; of Kimi
+  //                       Delta Attention f32)
   //   state_layout        of the recurrence kv or vk, of the convolution columns or channels
   //   conv_*              the convolution's, alone and within decode_with_conv: conv_state_dtype,
   //                       conv_state_layout, conv_weight_dtype, conv_width, conv_has_bias, ...
@@ -69,8 +71,9 @@ struct ModelOptions {
 // The values of model_type that are known.
 const std::vector<std::string>& model_types();
 
-// What an engine serves a model with Gated DeltaNet layers (Qwen3-Next, Qwen3.5, OLMo-Hybrid) with
-// on each of `tp` GPUs.  `config_json` is the text of the model's config.json, as Python's json
+// What an engine serves a model with Gated DeltaNet layers (Qwen3-Next, Qwen3.5, OLMo-Hybrid) or
+// Kimi Delta Attention (Kimi-Linear, Kimi-K3, GLM-5.3-Flash, Ling-3.0, AliceAI) with on each of
+// `tp` GPUs.  `config_json` is the text of the model's config.json, as Python's json
 // module writes it (NaN and Infinity are numbers); its fields may lie under "text_config".  Pure
 // function.
 //
@@ -94,6 +97,20 @@ const std::vector<std::string>& model_types();
 //   hidden_act                 the convolution's activation: silu
 //   output_gate_type, linear_use_gate  what the norm behind the recurrence is: output_norm "auto"
 //
+// Of Kimi Delta Attention, whose decays are one for each channel of k, and whose norm has a
+// sigmoid:
+//
+//   linear_attn_config         num_heads, head_dim, short_conv_kernel_size, kda_layers,
+//                              gate_lower_bound and safe_gate of Kimi and GLM; linear_num_heads,
+//                              linear_head_dim, linear_conv_kernel_dim and linear_lower_bound where
+//                              it has them not
+//   num_attention_heads, head_dim, short_conv_kernel_size, layer_group_size, kda_safe_gate,
+//   kda_lower_bound            of Ling
+//   the fields above           of AliceAI, with as many heads of k as of v
+//
+// Where a class has a lower bound the gate is GateMode::kLowerBound, and the bound an argument of
+// launches; else it is a softplus, GateMode::kComputed.
+//
 // The rest is what vLLM and SGLang do:
 //
 //   all            A_log in f32; the gate computed from A_log, a and dt_bias, beta from its logit;
@@ -116,12 +133,15 @@ const std::vector<std::string>& model_types();
 //                  states have the slots of the decode's.  Where no path computes it, prepare() is
 //                  kUnsupported.
 //
+// Of Kimi Delta Attention dt_bias and the convolution's weights are f32, and its states have
+// channels innermost.  There is no prefill yet: left_out() says so.
+//
 // An engine that does otherwise names switches here and on the command line (`cubinery prewarm
 // --state-dtype bf16`), or changes the fields of the result.
 //
 // kInvalidArgument: not JSON (with line and column), a field that is missing or has another type, a
-// model that is not known or whose linear layers are another kind (Kimi Delta Attention), no linear
-// layer, a switch that no form has, or a `tp` that does not divide the heads.  Whether all problems
+// model that is not known or whose linear layers are another kind, no linear layer, a switch that
+// no form has, or a `tp` that does not divide the heads.  Whether all problems
 // pass check() is for their users to see: left_out(), and prepare() says so.
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp = 1);
 Result<ModelProblems> problems_for_model(std::string_view config_json, int tp,
@@ -176,7 +196,8 @@ const std::vector<std::string>& engine_names();
 //   dtype         the model's; what an engine has in f32 stays f32
 //
 // All other switches change the fields of their forms, whatever the engine has there.  Errors as
-// above, and kInvalidArgument: an engine that is not known.
+// above, and kInvalidArgument: an engine that is not known, or a model with Kimi Delta Attention,
+// which no adapter takes yet.
 Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_json, int tp,
                                                        std::string_view engine,
                                                        const ModelOptions& options = {});

@@ -1,4 +1,4 @@
-"""From a model's configuration to the problems of its Gated DeltaNet layers."""
+"""From a model's configuration to the problems of its linear layers."""
 
 from __future__ import annotations
 
@@ -37,12 +37,14 @@ Config = StrPath | Mapping[str, Any] | _Configuration
 def problems_for_model(
     config: Config, tp: int = 1, *, model_type: str | None = None, **switches: str | int | bool
 ) -> ModelProblems:
-    """What an engine serves a model with Gated DeltaNet layers with on each of `tp` GPUs.
+    """What an engine serves a model with linear layers with on each of `tp` GPUs.
 
     Their kernels are those that ``cubinery prewarm --hf-config config.json --tp 2`` compiles.  The
-    configuration says which model it is (Qwen3-Next, Qwen3.5, OLMo-Hybrid), and with that head
-    counts, head dims, dtypes and what beta is; fields that are missing have the class's defaults.
-    The rest is what vLLM and SGLang do (``include/cubinery/gdn_models.h`` has the list).
+    configuration says which model it is (Gated DeltaNet: Qwen3-Next, Qwen3.5, OLMo-Hybrid; Kimi
+    Delta Attention: Kimi-Linear, Kimi-K3, GLM-5.3-Flash, Ling-3.0, AliceAI), and with that head
+    counts, head dims, dtypes and what decays and beta are; fields that are missing have the
+    class's defaults.  The rest is what vLLM and SGLang do (``include/cubinery/gdn_models.h`` has
+    the list).
 
     Args:
         config: the path of the model's config.json or of its directory, the file's text, a dict of
@@ -108,7 +110,8 @@ def problems_for_engine(
         LeftOutWarning: forms that the model cannot have, which the result does not hold.
 
     Raises:
-        InvalidArgumentError: as problems_for_model(), and for an engine that is not known.
+        InvalidArgumentError: as problems_for_model(), and for an engine that is not known, or a
+            model with Kimi Delta Attention, which no adapter takes yet.
         CacheIOError: the file cannot be read.
     """
     if not isinstance(engine, str):

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 
 #include "cli/manifest.h"
 #include "cli/print.h"
@@ -42,6 +43,7 @@ std::string changed(const std::string& field, const nlohmann::json& value) {
   return config.dump();
 }
 
+// A prefill of a model with Kimi Delta Attention is left out.
 template <class P>
 void check_heads_and_dims(const Problem& problem, int key_heads, int value_heads) {
   const P* const held = std::get_if<P>(&problem);
@@ -51,26 +53,34 @@ void check_heads_and_dims(const Problem& problem, int key_heads, int value_heads
   CHECK(held->heads.v == value_heads);
   CHECK(held->key_dim == 128);
   CHECK(held->value_dim == 128);
-  CHECK(held->check().ok());
+  const bool has_kimi_layers = held->inputs.decay == gdn::Decay::kChannel;
+  CHECK(held->check().ok() == !(std::is_same_v<P, gdn::PrefillProblem> && has_kimi_layers));
 }
 
 TEST_CASE("every shipped model config gives its problems for every size", "[cpu]") {
-  const std::map<std::string, int> value_heads = {{"Qwen3-Next-80B-A3B-Instruct", 32},
-                                                  {"Qwen3.5-0.8B", 16},
-                                                  {"Qwen3.5-2B", 16},
-                                                  {"Qwen3.5-4B", 32},
-                                                  {"Qwen3.5-9B", 32},
-                                                  {"Qwen3.5-27B", 48},
-                                                  {"Qwen3.5-35B-A3B", 32},
-                                                  {"Qwen3.5-122B-A10B", 64},
-                                                  {"Qwen3.5-397B-A17B", 64}};
+  struct Counts {
+    int key, value;
+  };
+  const std::map<std::string, Counts> heads = {{"GLM-5.3-Flash", {64, 64}},
+                                               {"Kimi-K3", {96, 96}},
+                                               {"Kimi-Linear-48B-A3B-Instruct", {32, 32}},
+                                               {"Ling-3.0-Flash", {32, 32}},
+                                               {"Qwen3-Next-80B-A3B-Instruct", {16, 32}},
+                                               {"Qwen3.5-0.8B", {16, 16}},
+                                               {"Qwen3.5-2B", {16, 16}},
+                                               {"Qwen3.5-4B", {16, 32}},
+                                               {"Qwen3.5-9B", {16, 32}},
+                                               {"Qwen3.5-27B", {16, 48}},
+                                               {"Qwen3.5-35B-A3B", {16, 32}},
+                                               {"Qwen3.5-122B-A10B", {16, 64}},
+                                               {"Qwen3.5-397B-A17B", {16, 64}}};
   std::size_t found = 0;
   for (const auto& entry : std::filesystem::directory_iterator(CUBINERY_TEST_DIR "/data/models")) {
     if (!entry.is_directory()) continue;
     ++found;
     const std::string model = entry.path().filename();
     INFO(model);
-    REQUIRE(value_heads.count(model) == 1);
+    REQUIRE(heads.count(model) == 1);
     const auto requests = read_model_config(model, config_of(model), {1, 2, 4, 8, 16}).value();
     REQUIRE(requests.size() == 40);
     for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -83,10 +93,11 @@ TEST_CASE("every shipped model config gives its problems for every size", "[cpu]
                                  : i % 8 == 3 ? check_heads_and_dims<gdn::VerifyProblem>
                                  : i % 8 == 4 ? check_heads_and_dims<gdn::CommitProblem>
                                               : check_heads_and_dims<gdn::ConvProblem>;
-      check_problem(requests[i].asked.problem, 16 / tp, value_heads.at(model) / tp);
+      check_problem(requests[i].asked.problem, heads.at(model).key / tp,
+                    heads.at(model).value / tp);
     }
   }
-  CHECK(found == value_heads.size());
+  CHECK(found == heads.size());
 }
 
 TEST_CASE("a model config gives what engines serve it with", "[cpu]") {

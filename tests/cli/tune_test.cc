@@ -246,12 +246,12 @@ TEST_CASE("a dry run plans what a model needs", "[cpu]") {
   CHECK(!fs::exists(cli.cache()));
 }
 
-TEST_CASE("all models share a space of each operator", "[cpu]") {
+TEST_CASE("all models with Gated DeltaNet share a space of each operator", "[cpu]") {
   const Cli cli;
   std::string arguments = "--tp 1,2,4,8";
   std::size_t models = 0;
   for (const auto& model : fs::directory_iterator(CUBINERY_TEST_DIR "/data/models")) {
-    if (!model.is_directory()) continue;
+    if (!model.path().filename().string().starts_with("Qwen")) continue;
     arguments += " --hf-config " + model.path().string() + "/config.json";
     ++models;
   }

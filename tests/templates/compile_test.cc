@@ -65,6 +65,7 @@ const std::vector<Problem>& model_problems() {
         const Result<std::vector<Problem>> problems = problems_for_model(config, tp);
         if (!problems) continue;  // heads that tp does not divide
         for (const Problem& problem : *problems) {
+          if (!check(problem).ok()) continue;  // left out
           if (seen.insert(operator_of(problem) + to_json(problem)).second) all.push_back(problem);
         }
       }

@@ -94,7 +94,8 @@ Result<EngineProblem> problem_of(const EngineForm& form, const ModelProblems& mo
     if (of.name != form.of) return {};
     auto problem = model.*of.problem;
     CUBINERY_RETURN_IF_ERROR(set_fields(fields_of(form, decode), &problem));
-    CUBINERY_RETURN_IF_ERROR(set_fields(fields_of_form(form.of, switches), &problem));
+    CUBINERY_RETURN_IF_ERROR(
+        set_fields(fields_of_form(form.of, switches, problem.inputs.decay), &problem));
     made->problem = std::move(problem);
     return {};
   };
@@ -141,6 +142,12 @@ Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_j
   if (!root) return root.error().clone();
   const Result<ModelLayers> layers = read_model_layers(*root, options);
   if (!layers) return layers.error().clone();
+  if (layers->decay == Decay::kChannel) {
+    return invalid_config(
+        fmt::format("engine = {}: nothing of cubinery.compat and no plugin takes its layers of "
+                    "Kimi Delta Attention yet; accepted: such a model without an engine",
+                    engine));
+  }
   ModelOptions decided = options;
   add_rules(*layers, *found, &decided.switches);
   const bool has_drafts = takes_drafts(&decided.switches);

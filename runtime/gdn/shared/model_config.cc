@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
@@ -15,6 +18,11 @@ Status bad_value(std::string_view name, const Json& value, std::string_view acce
 
 Status invalid_config(std::string message) {
   return Status(Code::kInvalidArgument, std::move(message));
+}
+
+Status no_linear_layer(std::string_view why) {
+  return invalid_config(fmt::format(
+      "{}: the model has no linear layer; accepted: at least one {} layer", why, kLinearLayer));
 }
 
 Result<Json> read_config(std::string_view text) {
@@ -64,6 +72,25 @@ Status ModelConfig::read(const char* name, bool* value) const {
   if (!found->is_boolean()) return bad_value(name, *found, "true, false");
   *value = found->get<bool>();
   return {};
+}
+
+Status ModelConfig::read(const char* name, std::optional<double>* value) const {
+  const auto has_it = [name](const Json* object) { return object->contains(name); };
+  const auto object = std::find_if(objects_.begin(), objects_.end(), has_it);
+  if (object == objects_.end()) return {};
+  const Json& found = (*object)->at(name);
+  if (found.is_null()) return value->reset(), Status();
+  if (!found.is_number() || !std::isfinite(found.get<double>()) || found.get<double>() >= 0) {
+    return bad_value(name, found, "a number below 0");
+  }
+  *value = found.get<double>();
+  return {};
+}
+
+Status ModelConfig::read(const char* name, const Json** value) const {
+  *value = find(name);
+  return *value == nullptr || (*value)->is_object() ? Status()
+                                                    : bad_value(name, **value, "an object");
 }
 
 Status ModelConfig::read(const char* name, std::string* value) const {

@@ -16,6 +16,11 @@ namespace cubinery::gdn {
 
 Status invalid_config(std::string message);
 
+// As layer_types has it.
+inline constexpr std::string_view kLinearLayer = "linear_attention";
+// "full_attention_interval = 1: the model has no linear layer; ..."
+Status no_linear_layer(std::string_view why);
+
 // The text of a config.json, an object.  kInvalidArgument: it is none.
 Result<Json> read_config(std::string_view text);
 
@@ -40,12 +45,16 @@ class ModelConfig {
   // 1 to as many as a problem has heads.
   Status read(const char* name, int* value) const;
   Status read(const char* name, bool* value) const;
+  // Below 0.  A field that is null takes the value away.
+  Status read(const char* name, std::optional<double>* value) const;
   Status read(const char* name, std::string* value) const;
   // The first that is there of `names`, inner ones before outer ones.
   Status read(std::initializer_list<const char*> names, DType* value) const;
   // A list of strings.
   Status read(const char* name, std::vector<std::string>* value) const;
   static Status read_list(const char* name, const Json& list, std::vector<std::string>* value);
+  // An object; null: it is not there.
+  Status read(const char* name, const Json** value) const;
 
  private:
   std::vector<const Json*> objects_;

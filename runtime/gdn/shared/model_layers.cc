@@ -10,6 +10,7 @@
 
 #include "codegen/nearest.h"
 #include "runtime/gdn/shared/model_config.h"
+#include "runtime/gdn/shared/model_kimi.h"
 #include "runtime/gdn/shared/model_switches.h"
 #include "runtime/gdn/shared/model_types.h"
 #include "runtime/gdn/shared/problem_check.h"
@@ -17,7 +18,6 @@
 namespace cubinery::gdn {
 namespace {
 
-constexpr std::string_view kLinearLayer = "linear_attention";
 // What layers of the known models are besides (ALLOWED_LAYER_TYPES of Transformers).
 constexpr std::array<std::string_view, 8> kOtherLayers{
     "full_attention",    "sliding_attention",         "chunked_attention",     "attention",
@@ -30,26 +30,32 @@ constexpr std::array<std::string_view, 13> kLinearFields{
     "linear_use_gate",       "linear_a_log_min",       "linear_a_log_max",
     "linear_dt_min",         "linear_dt_max",          "linear_dt_init_floor",
     "linear_norm_eps"};
-// Fields of models with Kimi Delta Attention alone.
-constexpr std::array<std::string_view, 3> kKimiFields{"linear_attn_config", "kda_layers",
-                                                      "gate_lower_bound"};
 
 template <class Names>
 bool is_in(const Names& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-std::string known_models() {
-  return fmt::format(
-      "models with Gated DeltaNet layers ({}); for one that computes as one of these does, name "
-      "that one (--model-type of the command line, model_type of problems_for_model())",
-      fmt::join(model_types(), ", "));
+std::string known_types(bool with_kimi_layers) {
+  std::vector<std::string_view> names;
+  for (const ModelType& type : known_model_types()) {
+    if (has_kimi_layers(type.family) == with_kimi_layers) names.push_back(type.name);
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
-Status kimi_delta_attention(std::string_view name, const Json& value) {
+std::string known_models() {
+  return fmt::format(
+      "models with Gated DeltaNet layers ({}) or Kimi Delta Attention ({}); for one that computes "
+      "as one of these does, name that one (--model-type of the command line, model_type of "
+      "problems_for_model())",
+      known_types(false), known_types(true));
+}
+
+Status unknown_kimi(std::string_view name, const Json& value) {
   return invalid_config(
       fmt::format("{} = {}: linear layers of Kimi Delta Attention, which have a decay for each "
-                  "channel of k and which no kernel takes yet; accepted: {}",
+                  "channel of k, in a model that is not known to have them; accepted: {}",
                   name, json_excerpt(value), known_models()));
 }
 
@@ -59,36 +65,37 @@ Status unknown_model(std::string_view name, const Json& value) {
                                     known_models(), did_you_mean(text, model_types())));
 }
 
-// Names and fields of models whose linear layers are none of ours, wherever they are.
-Status check_no_kimi(const ModelConfig& config) {
+// Names of models that are none of ours, wherever they are.
+Status check_no_unknown_kimi(const ModelConfig& config) {
   for (const Json* object : config.objects()) {
     const Json* type = ModelConfig::find_in(*object, "model_type");
-    if (type != nullptr && type->is_string() && is_kimi_delta_attention(type->get<std::string>())) {
-      return kimi_delta_attention("model_type", *type);
+    if (type != nullptr && type->is_string() && is_unknown_kimi(type->get<std::string>())) {
+      return unknown_kimi("model_type", *type);
     }
     const Json* architectures = ModelConfig::find_in(*object, "architectures");
     for (const Json& one : architectures != nullptr ? *architectures : Json::array()) {
-      if (one.is_string() && is_kimi_delta_attention(one.get<std::string>())) {
-        return kimi_delta_attention("architectures", *architectures);
+      if (one.is_string() && is_unknown_kimi(one.get<std::string>())) {
+        return unknown_kimi("architectures", *architectures);
       }
     }
-  }
-  for (const std::string_view name : kKimiFields) {
-    const Json* found = config.find(name);
-    if (found != nullptr && *found != false) return kimi_delta_attention(name, *found);
   }
   return {};
 }
 
-// Fields that may change what a layer computes, and that nobody reads here.
-Status check_linear_fields(const ModelConfig& config) {
+// Fields that may change what a layer computes, and that nobody reads here.  `type`: null where the
+// configuration names none that is known.
+Status check_linear_fields(const ModelConfig& config, const ModelType* type) {
+  const bool has_kimi = type != nullptr && has_kimi_layers(type->family);
   for (const Json* object : config.objects()) {
     for (const auto& [name, value] : object->items()) {
-      if (!name.starts_with("linear_") || is_in(kLinearFields, name)) continue;
+      const bool is_kimi = is_kimi_field(name);
+      if (!is_kimi && !name.starts_with("linear_")) continue;
       if (value.is_null() || value == false) continue;
-      return invalid_config(
-          fmt::format("{} = {}: not known of a Gated DeltaNet layer; accepted: {}", excerpt(name),
-                      json_excerpt(value), known_models()));
+      if (has_kimi ? is_read_of_kimi(type->family, name) : is_in(kLinearFields, name)) continue;
+      if (is_kimi && !has_kimi) return unknown_kimi(excerpt(name), value);
+      return invalid_config(fmt::format(
+          "{} = {}: not known of a {} layer; accepted: {}", excerpt(name), json_excerpt(value),
+          has_kimi ? "Kimi Delta Attention" : "Gated DeltaNet", known_models()));
     }
   }
   return {};
@@ -109,7 +116,7 @@ Result<const ModelType*> named_type(const ModelConfig& config) {
       CUBINERY_RETURN_IF_ERROR(ModelConfig::read_list("architectures", *list, &architectures));
       for (const std::string& architecture : architectures) {
         const ModelType* its = type_of_architecture(architecture);
-        if (its == nullptr || (type != nullptr && type->is_olmo != its->is_olmo)) {
+        if (its == nullptr || (type != nullptr && type->family != its->family)) {
           return unknown_model("architectures", *list);
         }
         if (type == nullptr) type = its;
@@ -126,23 +133,19 @@ Result<const ModelType*> type_of(const ModelConfig& config, const ModelOptions& 
     if (type == nullptr) return unknown_model("model_type", Json(options.model_type));
     return type;
   }
-  CUBINERY_RETURN_IF_ERROR(check_no_kimi(config));
-  CUBINERY_RETURN_IF_ERROR(check_linear_fields(config));
-  return named_type(config);
-}
-
-Status no_linear_layer(std::string_view why) {
-  return invalid_config(fmt::format(
-      "{}: the model has no linear layer; accepted: at least one {} layer", why, kLinearLayer));
+  CUBINERY_RETURN_IF_ERROR(check_no_unknown_kimi(config));
+  Result<const ModelType*> type = named_type(config);
+  CUBINERY_RETURN_IF_ERROR(check_linear_fields(config, type ? *type : nullptr));
+  return type;
 }
 
 // Layers of a configuration that lists them.
 Status check_listed_layers(const std::vector<std::string>& kinds, bool is_trusted) {
   for (const std::string& kind : kinds) {
     if (is_trusted || kind == kLinearLayer || is_in(kOtherLayers, kind)) continue;
-    return invalid_config(fmt::format("layer_types has {}; accepted: {} (Gated DeltaNet), {}",
-                                      json_excerpt(kind), kLinearLayer,
-                                      fmt::join(kOtherLayers, ", ")));
+    return invalid_config(
+        fmt::format("layer_types has {}; accepted: {} (Gated DeltaNet, Kimi Delta Attention), {}",
+                    json_excerpt(kind), kLinearLayer, fmt::join(kOtherLayers, ", ")));
   }
   if (is_in(kinds, kLinearLayer)) return {};
   std::vector<std::string> distinct = kinds;
@@ -160,11 +163,12 @@ Status check_layers(const ModelConfig& config, const ModelType* type, bool is_tr
     return check_listed_layers(kinds, is_trusted);
   }
   if (type == nullptr) return {};
+  if (lists_kimi_layers(type->family)) return check_kimi_layers(config, type->family);
   // The class makes the list: every fourth layer, or as the interval says, is full attention.
   int layers = type->hidden_layers;
   int interval = kDefaultAttentionInterval;
   CUBINERY_RETURN_IF_ERROR(config.read("num_hidden_layers", &layers));
-  if (type->is_olmo) {
+  if (type->family == Family::kOlmo) {
     // Of fewer than four the last.
     return layers > 1 ? Status() : no_linear_layer(fmt::format("num_hidden_layers = {}", layers));
   }
@@ -205,8 +209,11 @@ Status read_sizes(const ModelConfig& config, const ModelType* type, ModelLayers*
             .value_dim = kDefaultHeadDim,
             .conv_width = kDefaultConvWidth};
   if (type == nullptr) CUBINERY_RETURN_IF_ERROR(check_sizes_are_there(config));
-  if (type != nullptr && type->is_olmo) {
+  if (type != nullptr && type->family == Family::kOlmo) {
     CUBINERY_RETURN_IF_ERROR(set_olmo_defaults(config, model));
+  }
+  if (type != nullptr && has_kimi_layers(type->family)) {
+    return read_kimi_layers(config, type->family, model);
   }
   CUBINERY_RETURN_IF_ERROR(config.read("linear_num_key_heads", &model->key_heads));
   CUBINERY_RETURN_IF_ERROR(config.read("linear_num_value_heads", &model->value_heads));
@@ -218,13 +225,16 @@ Status read_sizes(const ModelConfig& config, const ModelType* type, ModelLayers*
 // What the layers compute besides their sizes.
 Status read_mathematics(const ModelConfig& config, ModelLayers* model) {
   CUBINERY_RETURN_IF_ERROR(config.read("linear_allow_neg_eigval", &model->doubles_beta));
+  const bool has_kimi = model->decay == Decay::kChannel;
   std::string activation = "silu";
   CUBINERY_RETURN_IF_ERROR(config.read("hidden_act", &activation));
-  if (activation != "silu" && activation != "swish") {
+  // Kimi-K3's feed-forward layers have another; engines' convolutions have SiLU whatever this says.
+  const bool is_situ = has_kimi && activation == "situ";
+  if (activation != "silu" && activation != "swish" && !is_situ) {
     return invalid_config(fmt::format("hidden_act = {}; accepted: silu (of the convolution)",
                                       json_excerpt(activation)));
   }
-  std::string gate = activation;
+  std::string gate = has_kimi ? "sigmoid" : activation;
   bool has_gate = true;
   CUBINERY_RETURN_IF_ERROR(config.read("output_gate_type", &gate));
   CUBINERY_RETURN_IF_ERROR(config.read("linear_use_gate", &has_gate));
@@ -246,7 +256,9 @@ Status read_dtypes(const ModelConfig& config, const ModelOptions& options, Model
     model->dtype = problem.dtype;
   }
   const auto state_dtype = options.switches.find("state_dtype");
-  if (state_dtype != options.switches.end() && state_dtype->second == kAutoSwitch) {
+  // vLLM keeps states of Kimi Delta Attention in f32 whatever the model's dtype.
+  if (state_dtype != options.switches.end() && state_dtype->second == kAutoSwitch &&
+      model->decay == Decay::kHead) {
     model->state_dtype = model->dtype;
   }
   return config.read({"mamba_ssm_dtype"}, &model->state_dtype);

@@ -1,4 +1,4 @@
-// What a model's config.json says of its Gated DeltaNet layers.
+// What a model's config.json says of its layers of Gated DeltaNet or Kimi Delta Attention.
 #pragma once
 
 #include <string_view>
@@ -15,6 +15,8 @@ struct ModelLayers {
   int key_dim = 0;
   int value_dim = 0;
   int conv_width = 0;
+  Decay decay = Decay::kHead;                      // kChannel: Kimi Delta Attention
+  GateMode gate_mode = GateMode::kComputed;        // or kLowerBound
   bool doubles_beta = false;                       // beta is twice the sigmoid of its logit
   OutputNorm output_norm = OutputNorm::kGatedRms;  // that comes behind the recurrence
   DType dtype = DType::kBF16;

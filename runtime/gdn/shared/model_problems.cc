@@ -34,10 +34,20 @@ std::string divisors(int key_heads, int value_heads) {
 
 Status check_tp(const ModelLayers& model, int tp) {
   if (tp >= 1 && model.key_heads % tp == 0 && model.value_heads % tp == 0) return {};
+  if (model.decay == Decay::kChannel) {
+    return invalid_config(
+        fmt::format("{} heads of Kimi Delta Attention are not divisible by tp = {}; accepted: {}",
+                    model.key_heads, tp, divisors(model.key_heads, model.value_heads)));
+  }
   return invalid_config(fmt::format(
       "linear_num_key_heads = {} and linear_num_value_heads = {} are not both "
       "divisible by tp = {}; accepted: {}",
       model.key_heads, model.value_heads, tp, divisors(model.key_heads, model.value_heads)));
+}
+
+// What engines keep in the model's dtype, and of Kimi Delta Attention in f32.
+DType small_dtype(const ModelLayers& model) {
+  return model.decay == Decay::kChannel ? DType::kF32 : model.dtype;
 }
 
 // What the operators have in common.
@@ -51,8 +61,9 @@ P served(const ModelLayers& model, int tp) {
       .inputs = {.gate_dtype = model.dtype,
                  .beta_dtype = model.dtype,
                  .a_log_dtype = DType::kF32,
-                 .dt_bias_dtype = model.dtype,
-                 .gate_mode = GateMode::kComputed,
+                 .dt_bias_dtype = small_dtype(model),
+                 .decay = model.decay,
+                 .gate_mode = model.gate_mode,
                  .beta_mode = model.doubles_beta ? BetaMode::kDoubledLogit : BetaMode::kLogit,
                  .use_qk_l2norm = true},
       .states = {.dtype = model.state_dtype,
@@ -72,14 +83,16 @@ ConvProblem served_conv(const ModelLayers& model, int tp) {
                       .key_dim = behind.key_dim,
                       .value_dim = behind.value_dim,
                       .dtype = model.dtype,
-                      .weight_dtype = model.dtype,
+                      .weight_dtype = small_dtype(model),
                       .width = model.conv_width,
                       .activation = Activation::kSilu,
                       .has_bias = false,
                       .split_qkv = true};
   problem.states.dtype = model.dtype;
   problem.states.index_dtype = behind.states.index_dtype;
-  problem.states.layout = ConvStateLayout::kColumns;
+  problem.states.layout =
+      model.decay == Decay::kChannel ? ConvStateLayout::kChannels : ConvStateLayout::kColumns;
+  problem.inputs.decay = model.decay;  // of gates that a switch has it make
   problem.states.location = behind.states.location;
   return problem;
 }
@@ -160,7 +173,7 @@ const std::vector<std::string>& switch_names() {
       for (const auto& field : internal::table_of<Problem>().fields) {
         const std::string name(field.name);
         const bool is_known = std::find(names.begin(), names.end(), name) != names.end();
-        if (!is_known && fields_of_form(form.name, {{name, ""}}).contains(name)) {
+        if (!is_known && fields_of_form(form.name, {{name, ""}}, Decay::kHead).contains(name)) {
           names.push_back(name);
         }
       }
@@ -180,7 +193,8 @@ Status set_switches(const Switches& switches, ModelProblems* problems) {
                                       did_you_mean(name, known)));
   }
   return for_each_form([&](const auto& form) -> Status {
-    return set_fields(fields_of_form(form.name, switches), &(problems->*form.problem));
+    auto& problem = problems->*form.problem;
+    return set_fields(fields_of_form(form.name, switches, problem.inputs.decay), &problem);
   });
 }
 

@@ -76,6 +76,10 @@ std::span<const std::string_view> fields_of_dtype(std::string_view form) {
   return std::span(kOfDecode).first(form == "decode_with_conv" ? 7 : 5);
 }
 
+bool is_f32_of_kimi(std::string_view field) {
+  return is_one_of({"dt_bias_dtype", "weight_dtype", "conv_weight_dtype"}, field);
+}
+
 }  // namespace
 
 std::string_view field_of(std::string_view form, std::string_view name, std::string_view text) {
@@ -89,10 +93,11 @@ std::string_view field_of(std::string_view form, std::string_view name, std::str
   return form == "decode_with_conv" ? own : std::string_view();
 }
 
-Switches fields_of_form(std::string_view form, const Switches& switches) {
+Switches fields_of_form(std::string_view form, const Switches& switches, Decay decay) {
   Switches fields;
   if (const auto dtype = switches.find("dtype"); dtype != switches.end()) {
     for (const std::string_view name : fields_of_dtype(form)) {
+      if (decay == Decay::kChannel && is_f32_of_kimi(name)) continue;
       fields[std::string(name)] = dtype->second;
     }
   }

@@ -22,8 +22,9 @@ std::string_view field_of(std::string_view form, std::string_view name, std::str
 
 // What the switches make of the fields of one form's problem.  A form without the property has no
 // entry for it; there may be entries that its problem has no field for.  A switch that is more
-// particular goes before `dtype`, whatever their order.
-Switches fields_of_form(std::string_view form, const Switches& switches);
+// particular goes before `dtype`, whatever their order.  `decay`: of the form's problem; engines
+// keep more of Kimi Delta Attention in f32 whatever the model's dtype.
+Switches fields_of_form(std::string_view form, const Switches& switches, Decay decay);
 
 // Sets those that are fields of the problem; kInvalidArgument of from_json().
 template <class P>

@@ -9,7 +9,9 @@ namespace {
 // Defaults are those of the classes in Hugging Face Transformers 5
 // (src/transformers/models/NAME/configuration_NAME.py: Qwen3NextConfig, Qwen3_5TextConfig,
 // Qwen3_5MoeTextConfig, Qwen4ExpTextConfig, OlmoHybridConfig); olmo3_5_hybrid is what vLLM calls
-// the last (vllm/transformers_utils/configs/olmo3_5_hybrid.py), with the same defaults.
+// the last (vllm/transformers_utils/configs/olmo3_5_hybrid.py), with the same defaults.  Likewise
+// KimiLinearConfig, Glm5NextTextConfig and BailingHybridConfig; vLLM has KimiK3Config, whose text
+// is a KimiLinearConfig, BailingMoeV3VLConfig, and AliceAIConfig, a Qwen3NextConfig.
 constexpr std::array kTypes{
     ModelType{"qwen3_next", "Qwen3Next", 48},
     ModelType{"qwen3_5", "Qwen3_5", 32},
@@ -18,13 +20,16 @@ constexpr std::array kTypes{
     ModelType{"qwen3_5_moe_text", "Qwen3_5Moe", 40},
     ModelType{"qwen4_exp", "Qwen4Exp", 40},
     ModelType{"qwen4_exp_text", "Qwen4Exp", 40},
-    ModelType{"olmo_hybrid", "OlmoHybrid", 32, /*is_olmo=*/true},
-    ModelType{"olmo3_5_hybrid", "Olmo3_5Hybrid", 32, /*is_olmo=*/true},
+    ModelType{"olmo_hybrid", "OlmoHybrid", 32, Family::kOlmo},
+    ModelType{"olmo3_5_hybrid", "Olmo3_5Hybrid", 32, Family::kOlmo},
+    ModelType{"kimi_linear", "KimiLinear", 27, Family::kKimi},
+    ModelType{"kimi_k3", "KimiK3", 27, Family::kKimi},
+    ModelType{"glm5_next", "Glm5Next", 45, Family::kGlm},
+    ModelType{"glm5_next_text", "Glm5Next", 45, Family::kGlm},
+    ModelType{"bailing_hybrid", "BailingHybrid", 42, Family::kLing},
+    ModelType{"bailing_moe_v3_vl", "BailingMoeV3", 42, Family::kLing},
+    ModelType{"alice_ai", "AliceAI", 48, Family::kAlice},
 };
-
-// Olmo3Moe has linear_* fields by the names of OLMo-Hybrid's.
-constexpr std::array<std::string_view, 3> kKimiTypes{"kimi_linear", "kimi_k3", "olmo3moe"};
-constexpr std::array<std::string_view, 3> kKimiArchitectures{"KimiLinear", "KimiK3", "Olmo3Moe"};
 
 }  // namespace
 
@@ -47,10 +52,8 @@ const ModelType* type_of_architecture(std::string_view architecture) {
   return longest;
 }
 
-bool is_kimi_delta_attention(std::string_view name) {
-  return std::find(kKimiTypes.begin(), kKimiTypes.end(), name) != kKimiTypes.end() ||
-         std::any_of(kKimiArchitectures.begin(), kKimiArchitectures.end(),
-                     [name](std::string_view begin) { return name.starts_with(begin); });
+bool is_unknown_kimi(std::string_view name) {
+  return name == "olmo3moe" || name.starts_with("Olmo3Moe");
 }
 
 }  // namespace cubinery::gdn
