@@ -13,6 +13,13 @@ __device__ inline long long offset_of(const RequestStrides& stride, RequestStrid
   return at.request * stride.request + at.head * stride.head;
 }
 
+// The head of a tensor for a head of the operator.  Divisions take longest of what stands in front
+// of a kernel's first load.
+template <class Strides>
+__device__ int own_head(const InputRows<Strides>& rows, int h) {
+  return rows.group == 1 ? h : h / rows.group;
+}
+
 // The row for a head of the operator.
 template <DType kDType, class Strides>
 __device__ const Storage<kDType>* row_at(const InputRows<Strides>& rows, typename Strides::At at) {

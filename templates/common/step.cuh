@@ -112,13 +112,6 @@ class KeyRow {
   Vector vectors_[kVectors];
 };
 
-// The head of a tensor for a head of the operator.  Divisions take longest of what stands in front
-// of a decode's first load.
-template <class Strides>
-__device__ int own_head(const InputRows<Strides>& rows, int h) {
-  return rows.group == 1 ? h : h / rows.group;
-}
-
 // The indices of a request's slots, in flight until resolve().
 template <auto kKey>
 class GivenSlots {

@@ -65,8 +65,9 @@ class Operands<kKey, true> {
     state.multiply(products, {channels_.k()});
   }
   __device__ void store(const State& state, const WyFactors<kKey>& factors, const Acc& u,
-                        const OrderOf<kKey>&, Element* to) const {
-    store_state(state, factors, u, channels_, to);
+                        const OrderOf<kKey>& order, Element* to) const {
+    constexpr int kLast = kKey.draft_tokens - 1;
+    store_state(state, factors, u, channels_, kLast, order.path_of(kLast), to);
   }
 
  private:

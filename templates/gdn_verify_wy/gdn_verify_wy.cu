@@ -154,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
     if constexpr (kOneHead && kKey.warps > 1) {
       float* const shared_factors = reinterpret_cast<float*>(shared + kFactorsAt);
       if (makes_factors) factors.share(shared_factors);
-      // Orders the factors before their reading by other warps.
+      // Orders the factors, and updates of channels, before their reading by other warps.
       __syncthreads();
       if (!makes_factors) factors.take(shared_factors);
     }

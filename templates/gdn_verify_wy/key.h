@@ -46,7 +46,7 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   const bool has_next = key.warp_v > 16;  // columns behind the first 16
-  if (has_channels(key)) return key.draft_tokens <= 8 ? 128 : 200;
+  if (has_channels(key)) return key.draft_tokens > 8 ? 200 : has_next && !rows_are_v ? 160 : 128;
   if (key.states.store && !stores_every(key) && rows_are_v && key.draft_tokens <= 8 &&
       key.key_dim <= 128 && warp_passes(key) == 1) {
     const bool is_small = size_of(key.states.dtype) == 2;
@@ -73,8 +73,6 @@ constexpr const char* why_invalid(const GdnVerifyWyKey& key) {
   if (warp_passes(key) > 1 && key.warp_v != 16)  // else it spills
     return "several passes of a block over its head, with output_norm, need warp_v = 16";
   if (!is_integer(key.parents_dtype)) return "parents_dtype must be i32 or i64";
-  if (has_channels(key) && stores_every(key))
-    return "the state after each token, with decay = channel, is a matter of the path portable";
   if (key.tree && key.states.store && !stores_every(key))
     return "a tree has no last token, store_state needs stored_states = every";
   if ((key.tree || stores_every(key)) && key.draft_tokens > 8 &&

@@ -136,10 +136,9 @@ class Operands<kKey, kPaired, true> {
     });
     multiply_by_lower(*o, *u, factors.p);
   }
-  // After the last one: no key has others.
-  __device__ void store(const StateTile<kKey>& state, const Factors& factors, const Acc& u, int,
-                        const OrderOf<kKey>&, bool, Storage<kKey.states.dtype>* to) const {
-    store_state(state, factors, u, channels_, to);
+  __device__ void store(const StateTile<kKey>& state, const Factors& factors, const Acc& u, int t,
+                        const OrderOf<kKey>& order, bool, Storage<kKey.states.dtype>* to) const {
+    store_state(state, factors, u, channels_, t, order.path_of(t), to);
   }
 
  private:

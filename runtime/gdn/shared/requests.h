@@ -55,19 +55,24 @@ inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
 // ---- Keys of the paths that take all tokens of a request at once --------------------------------
 
 // The default configurations, from a key's fixed fields: blocks of four warps with as few columns
-// each as a product has, of eight where a block has a whole head or much to make in front of its
-// states, and, where what every warp does
+// each as a product has, of eight where a block has a whole head, and, where what every warp does
 // once takes long beside the passing of its states, blocks of two warps with half a head each.
+// With decays of channels, which a block makes rows of: few warps that have a whole head.
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key) {
+  const auto with_warps = [](Key made, int warps) {
+    made.warps = warps;
+    while (!valid(made) && made.warps > 1) made.warps /= 2;  // a long key_dim, or few columns
+    return made;
+  };
   Key wide = key;
-  wide.warp_v = 64;
+  wide.warp_v = has_channels(key) ? 32 : 64;
   wide.held_v = key.draft_tokens > 8 ? 32 : 16;
   wide.warps = 2;
-  key.warps = is_normed(key) || has_channels(key) ? 8 : 4;
-  while (!valid(key) && key.warps > 1) key.warps /= 2;  // a long key_dim, or few columns
+  if (has_channels(key)) wide = with_warps(wide, 4);
+  key = with_warps(key, is_normed(key) ? 8 : 4);
   const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
-  if (is_long && valid(wide)) return {wide, key};
+  if ((is_long || has_channels(key)) && valid(wide)) return {wide, key};
   return {key};
 }
 

@@ -73,9 +73,11 @@ struct ChannelTokens {
   static constexpr int kTokens = kKey.draft_tokens;
   static constexpr bool kOutputs = has_outputs(kKey);
 
+  // As they lie in memory: a conversion would wait for its number, and all that follows with it.
   Storage<kKey.dtype> k[kTokens], q[kTokens];
-  float g[kTokens];
-  GatesOfTokens all;
+  Storage<kKey.inputs.gate_dtype> g[kTokens];
+  Storage<kKey.inputs.dt_bias_dtype> dt_bias = 0;
+  float A_log = 0.0f, lower_bound = 0.0f;
 
   // `q_rows`: with outputs.  0 for tokens, and in a channel, that are not there.
   __device__ ChannelTokens(const GateParams<TokenStrides>& gates, float lower_bound,
@@ -84,20 +86,24 @@ struct ChannelTokens {
                            int channel) {
     const bool is_channel = channel < kKey.key_dim;
     if (!is_channel) count = 0;
-    const auto* k_row = row_at<kKey.dtype>(k_rows, at) + channel;
-    const auto* q_row = k_row;
-    if constexpr (kOutputs) q_row = row_at<kKey.dtype>(*q_rows, at) + channel;
+    const auto row_of = [&](const InputRows<TokenStrides>& rows) {
+      TokenStrides::At own = at;
+      own.head = own_head(rows, at.head);
+      return as<kKey.dtype>(rows.data) + offset_of(rows.stride, own) + channel;
+    };
+    const auto* k_row = row_of(k_rows);
+    const auto* q_row = kOutputs ? row_of(*q_rows) : k_row;
     const auto* g_row =
         as<kKey.inputs.gate_dtype>(gates.g.data) + offset_of(gates.g.stride, at) + channel;
 #pragma unroll
     for (int t = 0; t < kTokens; ++t) {
       k[t] = q[t] = 0;
-      g[t] = 0.0f;
+      g[t] = 0;
       if (t < count) {
         k[t] = *k_row;
         if constexpr (kOutputs) q[t] = *q_row;
         if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
-          g[t] = to_float<kKey.inputs.gate_dtype>(*g_row);
+          g[t] = *g_row;
         }
       }
       k_row += k_rows.stride.token;
@@ -105,12 +111,19 @@ struct ChannelTokens {
       g_row += gates.g.stride.token;
     }
     if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return;
-    all.A_log = A_log_of<kKey>(gates, at.head);
-    all.lower_bound = lower_bound;
+    A_log = A_log_of<kKey>(gates, at.head);
+    this->lower_bound = lower_bound;
     if (gates.dt_bias.data != nullptr && is_channel) {
-      all.dt_bias = load<kKey.inputs.dt_bias_dtype>(gates.dt_bias.data,
-                                                    at.head * gates.dt_bias.stride + channel);
+      dt_bias = as<kKey.inputs.dt_bias_dtype>(
+          gates.dt_bias.data)[at.head * gates.dt_bias.stride + channel];
     }
+  }
+
+  __device__ float decay(int t) const {
+    const GatesOfTokens all{.A_log = A_log,
+                            .dt_bias = to_float<kKey.inputs.dt_bias_dtype>(dt_bias),
+                            .lower_bound = lower_bound};
+    return decay_of<kKey>(all, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
   }
 };
 
@@ -122,13 +135,14 @@ class Channels {
   static constexpr int kDim = kKey.key_dim;
   static constexpr bool kOutputs = has_outputs(kKey);
   static constexpr bool kPaired = is_paired(kKey);  // Q' is behind K', as rows of one operand
-  static constexpr bool kUpdates = kKey.states.store;
+  static constexpr bool kUpdates = stores_channels_once(kKey);
   static constexpr int kOperand = token_rows(kKey) * kDim;
-  static constexpr int kUpdatesAt = (kOutputs && !kPaired ? 2 : 1) * kOperand;
-  static constexpr int kDecaysAt = kUpdatesAt + (kUpdates ? kOperand : 0);
-  static constexpr int kRowsAt = kDecaysAt + (kUpdates ? kDim : 0);
+  static constexpr int kRowsAt = (kOutputs && !kPaired ? 2 : 1) * kOperand;
   static constexpr int kDAt = kRowsAt, kKAt = kDAt + kTokens * kDim, kQAt = kKAt + kTokens * kDim;
-  static constexpr int kSumsAt = (kOutputs ? kQAt : kKAt) + kTokens * kDim;
+  static constexpr int kUpdatesAt = kQAt;  // K" of outputs' keys, in the place of q
+  static constexpr int kLast = kUpdates ? kOperand : kOutputs ? kTokens * kDim : 0;
+  static constexpr int kDecaysAt = kQAt + kLast;
+  static constexpr int kSumsAt = kDecaysAt + (kUpdates ? kDim : 0);
   static constexpr int kPairs = kTokens * (kTokens + 1) / 2;  // of j <= i
   using Operand = ChannelRows<kKey>;
   using Tokens = ChannelTokens<kKey>;
@@ -141,9 +155,17 @@ class Channels {
   __device__ Operand q() const { return Operand(shared_ + kOperand); }  // not paired
   __device__ Operand updates() const {
     return Operand(shared_ + kUpdatesAt);
-  }  // with stored states
+  }  // with the last state stored
   // The decay over all tokens, of this channel and on; likewise.
   __device__ const float* decays(int channel) const { return shared_ + kDecaysAt + channel; }
+
+  // k and the decay of token i, in this channel and on.
+  __device__ const float* k_row(int i, int channel) const {
+    return shared_ + kKAt + i * kDim + channel;
+  }
+  __device__ const float* decay_row(int i, int channel) const {
+    return shared_ + kDAt + i * kDim + channel;
+  }
 
   // A_ij and P_ij, j on the path of i; A_ii is k_i.k_i.
   __device__ float kk(int i, int j, Path path) const {
@@ -163,7 +185,7 @@ class Channels {
     for (int i = 0; i < kTokens; ++i) {
       k[i] = to_float<kKey.dtype>(given.k[i]);
       q[i] = to_float<kKey.dtype>(given.q[i]);
-      d[i] = i < count ? decay_of<kKey>(given.all, GivenGates{.g = given.g[i]}) : 1.0f;
+      d[i] = i < count ? given.decay(i) : 1.0f;
     }
     if (channel >= kDim) return;
     float* const rows = shared_ + kDAt + channel;
@@ -182,13 +204,17 @@ class Channels {
             q[i] * decay[i];
       }
     }
-    if constexpr (!kUpdates) return;
+  }
+
+  // K" and the decay over all tokens in a lane's channel, once no warp needs rows of q.
+  __device__ void store_updates(int channel) const {
+    if (channel >= kDim) return;
     float* const over_tokens = shared_ + kUpdatesAt + Operand::over_tokens(channel);
     float behind = 1.0f;  // d_i+1 ... d_last
 #pragma unroll
     for (int i = kTokens - 1; i >= 0; --i) {
-      over_tokens[Operand::row_over_tokens(i)] = k[i] * behind;
-      behind *= d[i];
+      over_tokens[Operand::row_over_tokens(i)] = *k_row(i, channel) * behind;
+      behind *= *decay_row(i, channel);
     }
     shared_[kDecaysAt + channel] = behind;
 #pragma unroll
@@ -310,12 +336,27 @@ __device__ void make_channels(const Channels<kKey>& channels, const ChannelToken
   }
   // Orders the rows before their reading by all warps.
   __syncthreads();
+  if constexpr (kKey.draft_tokens <= 8) {  // with the rows' lengths as constants
+#pragma unroll
+    for (int pair = 0; pair < kKey.draft_tokens / 2; ++pair) {
+      if (pair % kKey.warps == warp) channels.store_sums(pair, parent);
+    }
+  } else {
 #pragma unroll 1
-  for (int pair = warp; pair < kKey.draft_tokens / 2; pair += kKey.warps) {
-    channels.store_sums(pair, parent);
+    for (int pair = warp; pair < kKey.draft_tokens / 2; pair += kKey.warps) {
+      channels.store_sums(pair, parent);
+    }
   }
-  // Orders the sums before their reading by all warps.
+  // Orders the sums before their reading by all warps, and reading of q before updates.
   __syncthreads();
+  if constexpr (stores_channels_once(kKey)) {
+#pragma unroll 1
+    for (int unit = warp; unit < kUnits; unit += kKey.warps) {
+      channels.store_updates(unit * 32 + lane);
+    }
+    // Orders updates before their reading; of several warps the factors' barrier does.
+    if constexpr (kKey.warps == 1) __syncwarp();
+  }
 }
 
 }  // namespace cubinery::dev

@@ -5,6 +5,7 @@
 
 #include "common/key_rules.h"
 #include "common/output_norm.h"
+#include "common/verify_params.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_parts.h"
 
@@ -75,6 +76,12 @@ template <class Key>
 constexpr bool has_channels(const Key& key) {
   return key.inputs.decay == gdn::Decay::kChannel;
 }
+// Whether such a key stores the state after the last token alone.
+template <class Key>
+constexpr bool stores_channels_once(const Key& key) {
+  if constexpr (requires { key.stored_states; }) return key.states.store && !stores_every(key);
+  return key.states.store;
+}
 // What is summed over them: products of tokens j <= i of k with k and of q with k, and squares of
 // q.
 template <class Key>
@@ -86,11 +93,12 @@ constexpr int channel_sums(const Key& key) {
 template <class Key>
 constexpr int channel_bytes(const Key& key) {
   if (!has_channels(key)) return 0;
-  const int operands = has_outputs(key) ? 2 : 1, apart = is_paired(key) ? 1 : operands;
-  const int rows = (apart + (key.states.store ? 1 : 0)) * token_rows(key);
-  const int given = (operands + 1) * key.draft_tokens;  // and decays
-  const int all = key.states.store ? 1 : 0;
-  return ((rows + given + all) * key.key_dim + (channel_sums(key) + 3) / 4 * 4) * 4;
+  const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
+  const int given = 2 * key.draft_tokens;  // k and decays; then q, in whose place updates follow
+  const bool updates = stores_channels_once(key);
+  const int last = updates ? token_rows(key) + 1 : has_outputs(key) ? key.draft_tokens : 0;
+  const int rows = operands * token_rows(key) + given + last;
+  return (rows * key.key_dim + (channel_sums(key) + 3) / 4 * 4) * 4;
 }
 
 // Shared memory of a block: the states of its warps, where they are read or on their way out, then

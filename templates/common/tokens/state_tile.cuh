@@ -392,12 +392,12 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
   }
 }
 
-// The same after all tokens, where each channel has a decay: u of rows that no token has is 0, or
-// meets 0 in the rows of updates.
+// The same, where each channel has a decay: u of rows that no token has is 0, or meets 0 in the
+// rows of updates.
 template <auto kKey>
 __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>& factors,
-                            const Acc& u, const Channels<kKey>& channels,
-                            Storage<kKey.states.dtype>* to) {
+                            const Acc& u, const Channels<kKey>& channels, int t,
+                            typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
   __syncwarp();  // as above
   Acc left{};
 #pragma unroll
@@ -405,7 +405,11 @@ __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>&
     const int r = i % 2, h = i / 4, e = i / 2 % 2;
     left.x[r][h][e] = u.x[r][h][e] * factors.k_norm.x[h][e];
   }
-  state.replace_and_store(to, ChannelUpdate<kKey>(left, channels));
+  if constexpr (stores_channels_once(kKey)) {
+    state.replace_and_store(to, ChannelUpdate<kKey>(left, channels));
+  } else {
+    state.store_updated(to, PathUpdate<kKey>(left, channels, t, path));
+  }
 }
 
 }  // namespace cubinery::dev

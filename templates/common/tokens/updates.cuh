@@ -4,6 +4,7 @@
 #include "common/tile/tf32.cuh"
 #include "common/tile/tile.cuh"
 #include "common/tokens/channels.cuh"
+#include "common/tokens/order.cuh"
 #include "common/tokens/rows.cuh"
 
 namespace cubinery::dev {
@@ -135,6 +136,59 @@ class ChannelUpdate {
   PairsOfTf32<4> lefts_[kHalves];
   ChannelRows<kKey> rows_;
   const float* decays_;
+};
+
+// After one of several tokens, whose path this is: with x the decays from token i to it,
+//
+//   S_t = x_all S + sum over i on the path of (k_i x_i) u_i^T
+//
+// in fp32, as many steps as the path is long: less time than storing a state takes.
+template <auto kKey>
+class PathUpdate {
+  static constexpr int kTokens = kKey.draft_tokens;
+  static constexpr int kRun = key_run(kKey);
+  using Path = typename TokenOrder<kTokens, is_tree(kKey)>::Path;
+
+ public:
+  // x: as TokenUpdates takes it.
+  __device__ PathUpdate(const Acc& x, const Channels<kKey>& channels, int t, Path path)
+      : channels_(channels), t_(t), path_(path) {
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      const int holder = threadIdx.x % 32 / 4 * 4 + i % 8 / 2;
+      first_[i] = __shfl_sync(0xffffffffu, x.x[0][i / 8][i % 2], holder);
+      second_[i] = __shfl_sync(0xffffffffu, x.x[1][i / 8][i % 2], holder);
+    }
+  }
+
+  __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
+    const int channel = (s * 4 + threadIdx.x % 4) * kRun + 2 * pair;
+    float decay[2] = {1.0f, 1.0f}, first_sum[2]{}, second_sum[2]{};
+#pragma unroll
+    for (int i = kTokens - 1; i >= 0; --i) {
+      if (path_.number_of(i) > t_) continue;
+      const float2 k = *reinterpret_cast<const float2*>(channels_.k_row(i, channel));
+      const float2 d = *reinterpret_cast<const float2*>(channels_.decay_row(i, channel));
+      const float factors[2] = {k.x * decay[0], k.y * decay[1]};
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        first_sum[e] = fmaf(factors[e], first_[i], first_sum[e]);
+        second_sum[e] = fmaf(factors[e], second_[i], second_sum[e]);
+      }
+      decay[0] *= d.x, decay[1] *= d.y;
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      first[e] = fmaf(decay[e], first[e], first_sum[e]);
+      second[e] = fmaf(decay[e], second[e], second_sum[e]);
+    }
+  }
+
+ private:
+  Channels<kKey> channels_;
+  int t_;
+  Path path_;
+  float first_[kTokens], second_[kTokens];  // u of the lane's two columns
 };
 
 }  // namespace cubinery::dev
