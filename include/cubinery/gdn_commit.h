@@ -107,7 +107,7 @@ struct CommitArgs {
   // negative index does.  Absent: none does.  "Padding" in cubinery/gdn.h says what becomes of it.
   std::optional<std::int64_t> pad_slot_id{};
   std::optional<std::int64_t> scratch_slot{};  // its new state goes to this slot
-  std::optional<float> lower_bound{};          // of g; finite, below 0; GateMode::kLowerBound only
+  std::optional<float> lower_bound{};          // of g, -5 to below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

@@ -154,7 +154,7 @@ struct PrefillArgs {
   std::optional<std::int64_t> checkpoint_every{};
 
   std::optional<float> scale{};        // default key_dim^-1/2
-  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
+  std::optional<float> lower_bound{};  // of g, -5 to below 0; GateMode::kLowerBound only
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
   // the choice of kernels and the length of segments depend on; with batch_invariant results do
   // not.

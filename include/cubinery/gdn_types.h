@@ -44,8 +44,11 @@ enum class GateMode : int {
   kLog,         // g given, natural logarithm
   kAlpha,       // exp(g) given
   kComputed,    // g = -exp(A_log) * softplus(a + dt_bias), softplus(x) = x for x > 20
-  kLowerBound,  // g = lower_bound * sigmoid(exp(A_log) * (a + dt_bias))
+  kLowerBound,  // g = lower_bound * sigmoid(exp(A_log) * (a + dt_bias)), -5 <= lower_bound < 0
 };
+
+// Of kLowerBound.  Over 16 tokens exp(-g) sums up to e^80, which fp32 holds.
+inline constexpr float kLeastLowerBound = -5.0f;
 
 // Whether A_log and dt_bias make the decay.
 constexpr bool is_computed(GateMode mode) {

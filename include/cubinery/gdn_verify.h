@@ -164,7 +164,7 @@ struct VerifyArgs {
 
   std::optional<float> scale{};        // default key_dim^-1/2
   std::optional<float> norm_eps{};     // default 1e-6; finite, 0 or more; with output_norm only
-  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
+  std::optional<float> lower_bound{};  // of g, -5 to below 0; GateMode::kLowerBound only
   // PDL: the launch may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
 };

@@ -158,12 +158,11 @@ TEMPLATE_TEST_CASE("ALowerBoundIsANumberBelowZero", "[cpu]", DecodeKind, Prefill
     return refusal(problem, args, &params);
   };
   CHECK(with(-5.0f) == "");
-  CHECK(with({}) == op + "is missing; accepted: a finite number below 0");
-  CHECK(with(0.0f) == op + "is 0; accepted: finite numbers below 0");
-  CHECK(with(-std::numeric_limits<float>::infinity()) ==
-        op + "is -inf; accepted: finite numbers below 0");
-  CHECK(with(std::numeric_limits<float>::quiet_NaN()) ==
-        op + "is nan; accepted: finite numbers below 0");
+  CHECK(with({}) == op + "is missing; accepted: -5 to below 0");
+  CHECK(with(-5.01f) == op + "is -5.01; accepted: -5 to below 0");
+  CHECK(with(0.0f) == op + "is 0; accepted: -5 to below 0");
+  CHECK(with(-std::numeric_limits<float>::infinity()) == op + "is -inf; accepted: -5 to below 0");
+  CHECK(with(std::numeric_limits<float>::quiet_NaN()) == op + "is nan; accepted: -5 to below 0");
   const Problem other = problem_of<Problem>(GateMode::kComputed);
   args.lower_bound = -5.0f;
   CHECK(refusal(other, args, &params) ==

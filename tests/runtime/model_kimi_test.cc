@@ -198,9 +198,9 @@ TEST_CASE("TheGateOfKimiLayersIsBoundedWhereTheirClassSaysSo", "[cpu]") {
 
 TEST_CASE("AGateOfKimiLayersThatIsNotKnownIsRefused", "[cpu]") {
   CHECK(kimi_error(nested("kimi_linear", {{"gate_lower_bound", 1}})) ==
-        "gate_lower_bound = 1; accepted: a number below 0");
+        "gate_lower_bound = 1; accepted: -5 to below 0");
   CHECK(kimi_error(nested("glm5_next", {{"gate_lower_bound", "-5"}})) ==
-        "gate_lower_bound = \"-5\"; accepted: a number below 0");
+        "gate_lower_bound = \"-5\"; accepted: -5 to below 0");
   CHECK(kimi_error(ling({{"kda_lower_bound", 0}})).starts_with("kda_lower_bound = 0; accepted: "));
   CHECK(kimi_error(ling({{"kda_lower_bound", nullptr}}))
             .starts_with("kda_safe_gate = true and kda_lower_bound = null; accepted: "));

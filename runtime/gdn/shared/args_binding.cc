@@ -47,9 +47,10 @@ Status bind_lower_bound(std::string_view op, GateMode mode, std::optional<float>
   const TensorName name{op, "lower_bound"};
   if (mode == GateMode::kLowerBound) {
     *lower_bound = given.value_or(0.0f);
-    if (!given) return invalid(name, "is missing; accepted: a finite number below 0");
-    if (std::isfinite(*given) && *given < 0) return {};
-    return invalid(name, fmt::format("is {}; accepted: finite numbers below 0", *given));
+    constexpr std::string_view kAccepted = "accepted: -5 to below 0";
+    if (!given) return invalid(name, fmt::format("is missing; {}", kAccepted));
+    if (*given >= kLeastLowerBound && *given < 0) return {};
+    return invalid(name, fmt::format("is {}; {}", *given, kAccepted));
   }
   if (!given) return {};
   return invalid(name, fmt::format("is {}; accepted: none, gate_mode is not lower_bound", *given));

@@ -80,10 +80,9 @@ Status ModelConfig::read(const char* name, std::optional<double>* value) const {
   if (object == objects_.end()) return {};
   const Json& found = (*object)->at(name);
   if (found.is_null()) return value->reset(), Status();
-  if (!found.is_number() || !std::isfinite(found.get<double>()) || found.get<double>() >= 0) {
-    return bad_value(name, found, "a number below 0");
-  }
-  *value = found.get<double>();
+  const double bound = found.is_number() ? found.get<double>() : 0;
+  if (!(bound >= kLeastLowerBound && bound < 0)) return bad_value(name, found, "-5 to below 0");
+  *value = bound;
   return {};
 }
 

@@ -120,7 +120,7 @@ Status read_ling(const ModelConfig& config, ModelLayers* model) {
   CUBINERY_RETURN_IF_ERROR(config.read("kda_lower_bound", &lower_bound));
   if (is_safe && !lower_bound) {
     return invalid_config(
-        "kda_safe_gate = true and kda_lower_bound = null; accepted: a number below 0");
+        "kda_safe_gate = true and kda_lower_bound = null; accepted: -5 to below 0");
   }
   model->key_heads = model->value_heads = heads;
   model->key_dim = model->value_dim = dim;

@@ -39,7 +39,7 @@ inline constexpr Number kConvScale{CUBINERY_MEMBER(scale), "1",
                                    "q is multiplied by it; split_qkv only"};
 inline constexpr Number kNormEps{CUBINERY_MEMBER(norm_eps), "1e-6", "with output_norm only"};
 inline constexpr Number kLowerBound{CUBINERY_MEMBER(lower_bound), "gate_mode is not lower_bound",
-                                    "the least of the decay's logarithm, below 0"};
+                                    "the least of the decay's logarithm, -5 to below 0"};
 inline constexpr Number kMaxSeqlen{CUBINERY_MEMBER(max_seqlen), "not known",
                                    "tokens of the longest sequence, a hint; varlen only"};
 inline constexpr Number kEnablePdl{
