@@ -301,11 +301,16 @@ TEST_CASE("GdnCommit.NothingBeyondTheRoomOfALayer", "[gpu][commit][sanitize]") {
 TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
   constexpr std::int64_t kRequests = 4, kTokens = 6;
   const std::vector<std::int64_t> accepted = {6, 0, 2, 5};
+  std::vector<CommitProblem> problems;
   for (const StateLayout layout : kLayouts) {
-    CommitProblem problem = small_commit();
+    CommitProblem& problem = problems.emplace_back(small_commit());
     problem.states.layout = layout;
     problem.inputs.gate_mode = GateMode::kComputed;
     problem.inputs.use_qk_l2norm = true;
+    problems.emplace_back(problem).inputs.decay = gdn::Decay::kChannel;
+    problems.emplace_back(problems.back()).inputs.gate_mode = GateMode::kLowerBound;
+  }
+  for (const CommitProblem& problem : problems) {
     gdn::DecodeProblem step = small_problem();
     step.inputs = problem.inputs;
     step.states = problem.states;
@@ -337,7 +342,8 @@ TEST_CASE("GdnCommit.IsWhatDecodingTheAcceptedTokensGives", "[gpu][commit]") {
                                    .state_indices = token.state_indices,
                                    .state_out_indices = token.state_out_indices,
                                    .pad_slot_id = token.pad_slot_id,
-                                   .scratch_slot = token.scratch_slot})
+                                   .scratch_slot = token.scratch_slot,
+                                   .lower_bound = token.lower_bound})
             .value();
       }
     }

@@ -58,6 +58,15 @@ std::vector<VerifyProblem> problems_to_step() {
   problems.back().inputs.beta_mode = BetaMode::kOne;
   problems.push_back(small_verify());
   problems.back().states.has_initial = false;
+  for (const GateMode mode :
+       {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed, GateMode::kLowerBound}) {
+    for (const gdn::StateLayout layout : kLayouts) {
+      VerifyProblem& problem = problems.emplace_back(small_verify());
+      problem.inputs.decay = gdn::Decay::kChannel;
+      problem.inputs.gate_mode = mode;
+      problem.states.layout = layout;
+    }
+  }
   // A norm sums up a head alike, whichever warps have its columns.
   for (const gdn::OutputNorm norm :
        {gdn::OutputNorm::kGatedRms, gdn::OutputNorm::kSigmoidGatedRms}) {

@@ -62,7 +62,8 @@ inline gdn::DecodeArgs step_args(const gdn::VerifyArgs& tokens, std::int64_t i, 
                        .state_out = to,
                        .z = tokens.z,
                        .norm_weight = tokens.norm_weight,
-                       .norm_eps = tokens.norm_eps};
+                       .norm_eps = tokens.norm_eps,
+                       .lower_bound = tokens.lower_bound};
   if (step.z.present()) step.z = row(step.z, i);
   if (step.g.present()) step.g = row(step.g, i);
   if (step.beta.present()) step.beta = row(step.beta, i);
