@@ -46,10 +46,15 @@ constexpr int threads(const GdnVerifyWyKey& key) { return key.warps * 32; }
 constexpr int registers(const GdnVerifyWyKey& key) {
   const bool rows_are_v = key.states.layout == gdn::StateLayout::kVK;
   const bool has_next = key.warp_v > 16;  // columns behind the first 16
-  if (has_channels(key)) return key.draft_tokens > 8 ? 200 : has_next && !rows_are_v ? 160 : 128;
+  const bool is_small = size_of(key.states.dtype) == 2;
+  if (has_channels(key)) {
+    if (key.draft_tokens > 8) return 200;
+    if (!rows_are_v) return has_next ? 160 : 128;
+    const bool is_short = key.key_dim <= 128 && !stores_every(key) && warp_passes(key) == 1;
+    return is_small && is_short ? 102 : 128;
+  }
   if (key.states.store && !stores_every(key) && rows_are_v && key.draft_tokens <= 8 &&
       key.key_dim <= 128 && warp_passes(key) == 1) {
-    const bool is_small = size_of(key.states.dtype) == 2;
     if (key.draft_tokens == 8) return is_small && !has_next ? 102 : 128;
     if (has_next || (key.from_accepted && !is_small)) return 128;
     return is_small && !is_normed(key) ? 85 : 102;

@@ -23,8 +23,8 @@ struct Fields<gdn::CommitProblem> {
       gdn::input_dtype_fields<P>(), gdn::state_dtype_fields<P>(), gdn::request_fields<P>(),
       gdn::mode_fields<P>(), fixed<&P::accepted_dtype>("dtype of accepted", gdn::kIntegers),
       gdn::batch_invariant_field<P>());
-  static constexpr std::string_view kOutline[] = {"key_dim",     "value_dim",    "dtype",
-                                                  "state_dtype", "state_layout", "draft_tokens"};
+  static constexpr std::string_view kOutline[] = {
+      "key_dim", "value_dim", "dtype", "state_dtype", "state_layout", "draft_tokens", "decay"};
   static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
                                                       "accepted_dtype", "batch_invariant"};
 };

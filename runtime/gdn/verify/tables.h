@@ -34,9 +34,9 @@ struct Fields<gdn::VerifyProblem> {
       fixed<&P::round_each_token>(
           "the state is rounded to state_dtype after each token, as by decode steps"),
       gdn::norm_fields<P>(), gdn::batch_invariant_field<P>());
-  static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",     "dtype",
-                                                  "output_dtype", "state_dtype",   "state_layout",
-                                                  "store_state",  "stored_states", "output_norm"};
+  static constexpr std::string_view kOutline[] = {
+      "key_dim",      "value_dim",   "dtype",         "output_dtype", "state_dtype",
+      "state_layout", "store_state", "stored_states", "output_norm",  "decay"};
   static constexpr std::string_view kNotForSpeed[] = {
       "q_heads", "k_heads", "v_heads", "from_accepted", "accepted_dtype", "batch_invariant"};
 };
