@@ -1,7 +1,6 @@
 // Rows of k of a request's tokens, and what is computed with them.
 #pragma once
 
-#include "common/tokens/channels.cuh"
 #include "common/tokens/factors.cuh"
 #include "common/tokens/rows.cuh"
 #include "common/tokens/state_tile.cuh"
@@ -55,7 +54,7 @@ class Operands<kKey, true> {
         first_(tokens_of(threadIdx.x / 32)) {}
 
   __device__ void make() const {
-    make_channels<kKey>(channels_, first_, count_, -1, [&](int unit) { return tokens_of(unit); });
+    channels_.make(first_, count_, -1, [&](int unit) { return tokens_of(unit); });
   }
   __device__ void forget_operands() {}
   __device__ Gram<kKey> gram(const OrderOf<kKey>& order) const {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "common/operands.cuh"
-#include "common/tokens/channels.cuh"
 #include "common/tokens/factors.cuh"
 #include "common/tokens/state_tile.cuh"
 #include "common/tokens/values.cuh"
@@ -108,8 +107,8 @@ class Operands<kKey, kPaired, true> {
 
   // Lane l has the parent of token l % kKey.draft_tokens.
   __device__ void make(long long parent) {
-    make_channels<kKey>(channels_, first_, rows_.count, static_cast<int>(parent),
-                        [&](int unit) { return tokens_of(unit); });
+    channels_.make(first_, rows_.count, static_cast<int>(parent),
+                   [&](int unit) { return tokens_of(unit); });
   }
   __device__ void forget_operands() {}
   __device__ Factors factors(const OrderOf<kKey>& order, float log_decay, float write,

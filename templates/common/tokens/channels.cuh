@@ -1,5 +1,5 @@
-// Tokens whose decay is one for each channel of k: what products over tokens and with the state
-// take of them, made by all warps of a block in shared memory.
+// Tokens whose decay is one for each channel of k, of any gate: what products over tokens and with
+// the state take of them, made by all warps of a block in shared memory.
 //
 // With d_t = e^g of token t, a row over channels, and products of rows element by element:
 //
@@ -13,9 +13,7 @@
 // channels, two rows of A and P, which have kTokens + 1 elements together.
 #pragma once
 
-#include "common/gates.cuh"
-#include "common/operands.cuh"
-#include "common/params.h"
+#include "common/tokens/channel_rows.cuh"
 #include "common/tokens/key.h"
 #include "common/tokens/order.cuh"
 #include "common/uniform.cuh"
@@ -23,114 +21,10 @@
 
 namespace cubinery::dev {
 
-// Rows of fp32 numbers as right operands of tf32 products, in shared memory: a lane's two numbers
-// of each product side by side, and those of a warp without gaps.
-//
-// Of products over channels (K', Q'): step s has eight channels, two of the run of each of four
-// lanes, as StateTile has them, and lane l those of row l / 4 of the half.  Of products over tokens
-// (K"): step s has the same channels as columns, and lane l tokens 2 (l % 4) and the next of the
-// half.
-template <auto kKey>
-class ChannelRows {
-  static constexpr int kRun = key_run(kKey);
-  static constexpr int kHalves = token_rows(kKey) / 8;
-
- public:
-  explicit __device__ ChannelRows(const float* numbers) : numbers_(numbers) {}
-
-  __device__ void get(int step, int half, float (&pair)[2]) const {
-    const float2 both =
-        reinterpret_cast<const float2*>(numbers_)[(step * kHalves + half) * 32 + threadIdx.x % 32];
-    pair[0] = both.x, pair[1] = both.y;
-  }
-
-  // Where the numbers of a channel are, of row 0, and those of a row behind that.
-  static __device__ int over_channels(int channel) {
-    return (step_of(channel) * kHalves * 32 + channel / kRun % 4) * 2 + channel % 2;
-  }
-  static __device__ constexpr int row_over_channels(int row) {
-    return (row / 8 * 32 + row % 8 * 4) * 2;
-  }
-  static __device__ int over_tokens(int channel) {
-    const int column = channel / kRun % 4 * 2 + channel % 2;
-    return (step_of(channel) * kHalves * 32 + column * 4) * 2;
-  }
-  static __device__ constexpr int row_over_tokens(int row) {
-    return (row / 8 * 32 + row % 8 / 2) * 2 + row % 2;
-  }
-
- private:
-  static __device__ int step_of(int channel) {
-    return channel / (4 * kRun) * (kRun / 2) + channel % kRun / 2;
-  }
-
-  const float* numbers_;
-};
-
-// What a lane's channel of all tokens is made of, in flight until it is used.
-template <auto kKey>
-struct ChannelTokens {
-  static constexpr int kTokens = kKey.draft_tokens;
-  static constexpr bool kOutputs = has_outputs(kKey);
-
-  // As they lie in memory: a conversion would wait for its number, and all that follows with it.
-  Storage<kKey.dtype> k[kTokens], q[kTokens];
-  Storage<kKey.inputs.gate_dtype> g[kTokens];
-  Storage<kKey.inputs.dt_bias_dtype> dt_bias = 0;
-  float A_log = 0.0f, lower_bound = 0.0f;
-
-  // `q_rows`: with outputs.  0 for tokens, and in a channel, that are not there.
-  __device__ ChannelTokens(const GateParams<TokenStrides>& gates, float lower_bound,
-                           const InputRows<TokenStrides>& k_rows,
-                           const InputRows<TokenStrides>* q_rows, TokenStrides::At at, int count,
-                           int channel) {
-    const bool is_channel = channel < kKey.key_dim;
-    if (!is_channel) count = 0;
-    const auto row_of = [&](const InputRows<TokenStrides>& rows) {
-      TokenStrides::At own = at;
-      own.head = own_head(rows, at.head);
-      return as<kKey.dtype>(rows.data) + offset_of(rows.stride, own) + channel;
-    };
-    const auto* k_row = row_of(k_rows);
-    const auto* q_row = kOutputs ? row_of(*q_rows) : k_row;
-    const auto* g_row =
-        as<kKey.inputs.gate_dtype>(gates.g.data) + offset_of(gates.g.stride, at) + channel;
-#pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
-      k[t] = q[t] = 0;
-      g[t] = 0;
-      if (t < count) {
-        k[t] = *k_row;
-        if constexpr (kOutputs) q[t] = *q_row;
-        if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
-          g[t] = *g_row;
-        }
-      }
-      k_row += k_rows.stride.token;
-      if constexpr (kOutputs) q_row += q_rows->stride.token;
-      g_row += gates.g.stride.token;
-    }
-    if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return;
-    A_log = A_log_of<kKey>(gates, at.head);
-    this->lower_bound = lower_bound;
-    if (gates.dt_bias.data != nullptr && is_channel) {
-      dt_bias = as<kKey.inputs.dt_bias_dtype>(
-          gates.dt_bias.data)[at.head * gates.dt_bias.stride + channel];
-    }
-  }
-
-  __device__ float decay(int t) const {
-    const GatesOfTokens all{.A_log = A_log,
-                            .dt_bias = to_float<kKey.inputs.dt_bias_dtype>(dt_bias),
-                            .lower_bound = lower_bound};
-    return decay_of<kKey>(all, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
-  }
-};
-
 // In shared memory of the block: the operands K', Q' and K", the decay over all tokens, rows of k,
 // q and d, and sums.
 template <auto kKey>
-class Channels {
+class AnyChannels {
   static constexpr int kTokens = kKey.draft_tokens;
   static constexpr int kDim = kKey.key_dim;
   static constexpr bool kOutputs = has_outputs(kKey);
@@ -144,20 +38,22 @@ class Channels {
   static constexpr int kDecaysAt = kQAt + kLast;
   static constexpr int kSumsAt = kDecaysAt + (kUpdates ? kDim : 0);
   static constexpr int kPairs = kTokens * (kTokens + 1) / 2;  // of j <= i
-  using Operand = ChannelRows<kKey>;
+  using Operand = OverChannels<kKey>;
   using Tokens = ChannelTokens<kKey>;
   using Path = typename TokenOrder<kTokens, is_tree(kKey)>::Path;
 
  public:
-  explicit __device__ Channels(unsigned char* shared) : shared_(reinterpret_cast<float*>(shared)) {}
+  explicit __device__ AnyChannels(unsigned char* shared)
+      : shared_(reinterpret_cast<float*>(shared)) {}
 
   __device__ Operand k() const { return Operand(shared_); }
   __device__ Operand q() const { return Operand(shared_ + kOperand); }  // not paired
-  __device__ Operand updates() const {
-    return Operand(shared_ + kUpdatesAt);
-  }  // with the last state stored
-  // The decay over all tokens, of this channel and on; likewise.
-  __device__ const float* decays(int channel) const { return shared_ + kDecaysAt + channel; }
+  // With the last state stored.
+  __device__ OverTokens<kKey> updates() const { return OverTokens<kKey>(shared_ + kUpdatesAt); }
+  // The decay over all tokens, the last of which is t, of this channel and on; likewise.
+  __device__ const float* decays(int /*t*/, int channel) const {
+    return shared_ + kDecaysAt + channel;
+  }
 
   // k and the decay of token i, in this channel and on.
   __device__ const float* k_row(int i, int channel) const {
@@ -177,9 +73,43 @@ class Channels {
   __device__ float k_squares(int i) const { return shared_[kSumsAt + number_of(i, 0)]; }
   __device__ float q_squares(int i) const { return shared_[kSumsAt + 2 * kPairs + i]; }
 
-  // The rows and the operands in a lane's channel.  parents[i]: of token i, -1 for none, in a tree.
+  // For all warps of the block.  `first`: the tokens of channels 32 (threadIdx.x / 32) and on;
+  // tokens_of(unit) loads those of channels 32 unit and on.  Lane l has the parent of token
+  // l % kTokens, -1 for none, in a tree.
+  template <class TokensOf>
+  __device__ void make(const Tokens& first, int count, int parent, TokensOf tokens_of) const {
+    const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
+    const Parents<kKey> parents(parent);
+    for_each_unit<kKey>(first, tokens_of, [&](int unit, const Tokens& given) {
+      store_rows(given, count, unit * 32 + lane, parents);
+    });
+    // Orders the rows before their reading by all warps.
+    __syncthreads();
+    if constexpr (kTokens <= 8) {  // with the rows' lengths as constants
+#pragma unroll
+      for (int pair = 0; pair < kTokens / 2; ++pair) {
+        if (pair % kKey.warps == warp) store_sums(pair, parent);
+      }
+    } else {
+#pragma unroll 1
+      for (int pair = warp; pair < kTokens / 2; pair += kKey.warps) store_sums(pair, parent);
+    }
+    // Orders the sums before their reading by all warps, and reading of q before updates.
+    __syncthreads();
+    if constexpr (kUpdates) {
+#pragma unroll 1
+      for (int unit = warp; unit < channel_units(kKey); unit += kKey.warps) {
+        store_updates(unit * 32 + lane);
+      }
+      // Orders updates before their reading; of several warps the factors' barrier does.
+      if constexpr (kKey.warps == 1) __syncwarp();
+    }
+  }
+
+ private:
+  // The rows and the operands in a lane's channel.
   __device__ void store_rows(const Tokens& given, int count, int channel,
-                             const int (&parents)[kTokens]) const {
+                             const Parents<kKey>& parents) const {
     float k[kTokens], q[kTokens], d[kTokens];
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
@@ -189,19 +119,21 @@ class Channels {
     }
     if (channel >= kDim) return;
     float* const rows = shared_ + kDAt + channel;
-    float* const over_channels = shared_ + Operand::over_channels(channel);
+    const auto k_column = this->k().column(channel), q_column = this->q().column(channel);
     float decay[kTokens];  // d_0 ... d_i
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      decay[i] = d[i] * before(decay, i, parents);
+      decay[i] = d[i] * decay_before<kKey>(decay, i, parents.of);
       rows[i * kDim] = d[i];
       rows[(kKAt - kDAt) + i * kDim] = k[i];
-      over_channels[Operand::row_over_channels(i)] = k[i] * decay[i];
+      k_column.put(i, k[i] * decay[i]);
       if constexpr (kOutputs) {
-        constexpr int kFirst = kPaired ? kTokens : 0;
         rows[(kQAt - kDAt) + i * kDim] = q[i];
-        over_channels[(kPaired ? 0 : kOperand) + Operand::row_over_channels(kFirst + i)] =
-            q[i] * decay[i];
+        if constexpr (kPaired) {
+          k_column.put(kTokens + i, q[i] * decay[i]);
+        } else {
+          q_column.put(i, q[i] * decay[i]);
+        }
       }
     }
   }
@@ -209,18 +141,15 @@ class Channels {
   // K" and the decay over all tokens in a lane's channel, once no warp needs rows of q.
   __device__ void store_updates(int channel) const {
     if (channel >= kDim) return;
-    float* const over_tokens = shared_ + kUpdatesAt + Operand::over_tokens(channel);
+    float rows[token_rows(kKey)] = {};
     float behind = 1.0f;  // d_i+1 ... d_last
 #pragma unroll
     for (int i = kTokens - 1; i >= 0; --i) {
-      over_tokens[Operand::row_over_tokens(i)] = *k_row(i, channel) * behind;
+      rows[i] = *k_row(i, channel) * behind;
       behind *= *decay_row(i, channel);
     }
+    updates().put(channel, rows);
     shared_[kDecaysAt + channel] = behind;
-#pragma unroll
-    for (int i = kTokens; i < token_rows(kKey); ++i) {  // that no token has
-      over_tokens[Operand::row_over_tokens(i)] = 0.0f;
-    }
   }
 
   // The sums of rows `pair` and kTokens - 1 - pair of A and P, from the rows, by a warp: a term for
@@ -273,7 +202,6 @@ class Channels {
     }
   }
 
- private:
   static constexpr int kTerms = (kOutputs ? 2 : 1) * (kTokens + 1) + (kOutputs ? 2 : 0);
 
   struct Four {
@@ -302,61 +230,7 @@ class Channels {
     return (is_p ? kPairs : 0) + number;
   }
 
-  // x of the token that token i follows; 1 where that is none.
-  static __device__ float before(const float (&x)[kTokens], int i, const int (&parents)[kTokens]) {
-    if constexpr (!is_tree(kKey)) return i > 0 ? x[i - 1] : 1.0f;
-    float found = 1.0f;
-#pragma unroll
-    for (int j = 0; j < kTokens; ++j) {
-      if (j < i && parents[i] == j) found = x[j];
-    }
-    return found;
-  }
-
   float* shared_;
 };
-
-// What all warps of a block make.  `first`: the tokens of channels 32 (threadIdx.x / 32) and on;
-// tokens_of(unit) loads those of channels 32 unit and on.  Lane l has the parent of token
-// l % draft_tokens, -1 for none, in a tree.
-template <auto kKey, class TokensOf>
-__device__ void make_channels(const Channels<kKey>& channels, const ChannelTokens<kKey>& first,
-                              int count, int parent, TokensOf tokens_of) {
-  constexpr int kUnits = (kKey.key_dim + 31) / 32;
-  const int warp = uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
-  int parents[kKey.draft_tokens];
-#pragma unroll
-  for (int i = 0; i < kKey.draft_tokens; ++i) {
-    parents[i] = is_tree(kKey) ? __shfl_sync(0xffffffffu, parent, i) : i - 1;
-  }
-  if (warp < kUnits) channels.store_rows(first, count, warp * 32 + lane, parents);
-#pragma unroll 1
-  for (int unit = warp + kKey.warps; unit < kUnits; unit += kKey.warps) {
-    channels.store_rows(tokens_of(unit), count, unit * 32 + lane, parents);
-  }
-  // Orders the rows before their reading by all warps.
-  __syncthreads();
-  if constexpr (kKey.draft_tokens <= 8) {  // with the rows' lengths as constants
-#pragma unroll
-    for (int pair = 0; pair < kKey.draft_tokens / 2; ++pair) {
-      if (pair % kKey.warps == warp) channels.store_sums(pair, parent);
-    }
-  } else {
-#pragma unroll 1
-    for (int pair = warp; pair < kKey.draft_tokens / 2; pair += kKey.warps) {
-      channels.store_sums(pair, parent);
-    }
-  }
-  // Orders the sums before their reading by all warps, and reading of q before updates.
-  __syncthreads();
-  if constexpr (stores_channels_once(kKey)) {
-#pragma unroll 1
-    for (int unit = warp; unit < kUnits; unit += kKey.warps) {
-      channels.store_updates(unit * 32 + lane);
-    }
-    // Orders updates before their reading; of several warps the factors' barrier does.
-    if constexpr (kKey.warps == 1) __syncwarp();
-  }
-}
 
 }  // namespace cubinery::dev

@@ -4,6 +4,7 @@
 #include "common/norm.cuh"
 #include "common/tile/tf32.cuh"
 #include "common/tile/tile.cuh"
+#include "common/tokens/bounded_channels.cuh"
 #include "common/tokens/channels.cuh"
 #include "common/tokens/key.h"
 #include "common/tokens/long_sum.cuh"
@@ -42,6 +43,17 @@ struct ColumnNumbers {
   }
 };
 
+template <auto kKey, bool = is_bounded(kKey)>
+struct ChannelsOf {
+  using Type = AnyChannels<kKey>;
+};
+template <auto kKey>
+struct ChannelsOf<kKey, true> {
+  using Type = BoundedChannels<kKey>;
+};
+template <auto kKey>
+using Channels = typename ChannelsOf<kKey>::Type;
+
 template <auto kKey>
 using OrderOf = TokenOrder<kKey.draft_tokens, is_tree(kKey)>;
 
@@ -60,6 +72,8 @@ template <auto kKey>
 struct Gram {
   using Rows = TokenRows<kKey>;
   static constexpr int kHalves = kTokenHalves<kKey>;
+  static constexpr bool kPaired = is_paired(kKey);
+  static constexpr bool kOutputs = has_outputs(kKey) && !kPaired;
 
   // kk: also of q, where both are paired; qk: where they are not.
   TokenMatrix<kKey> kk, qk;
@@ -113,10 +127,31 @@ struct Gram {
   }
 
   // Decayed by each channel.
-  __device__ Gram(const Channels<kKey>& channels,
-                  const TokenOrder<kKey.draft_tokens, is_tree(kKey)>& order) {
-    constexpr bool kPaired = is_paired(kKey);
-    constexpr bool kOutputs = has_outputs(kKey) && !kPaired;
+  __device__ Gram(const BoundedChannels<kKey>& channels, const OrderOf<kKey>& order) {
+    Acc k_by_k{}, q_by_k{};
+    channels.products(&k_by_k, &q_by_k);
+#pragma unroll
+    for (int r = 0; r < kHalves; ++r) {
+      const int row = tile_row() + 8 * r;
+      const bool is_q = kPaired && row >= kKey.draft_tokens;
+      const int i = is_q ? row - kKey.draft_tokens : row;
+      const auto path = order.path_of(i);
+#pragma unroll
+      for (int n = 0; n < 2 * kHalves; ++n) {
+        const int h = n / 2, e = n % 2;
+        const bool is_there = path.number_of(tile_column() + 8 * h + e) <= i;
+        const float of_q = kHalves == 1 ? k_by_k.x[1][h][e] : q_by_k.x[r][h][e];
+        kk.x[r][h][e] = is_there ? k_by_k.x[r][h][e] : 0.0f;
+        qk.x[r][h][e] = kOutputs && is_there ? of_q : 0.0f;
+      }
+    }
+    const int row = threadIdx.x % token_rows(kKey);
+    const bool is_q = kPaired && row >= kKey.draft_tokens;
+    k_squares = diagonal(k_by_k, 0);
+    if (is_q) k_squares = channels.q_squares(row - kKey.draft_tokens);
+    q_squares = kOutputs ? channels.q_squares(row) : 0.0f;
+  }
+  __device__ Gram(const AnyChannels<kKey>& channels, const OrderOf<kKey>& order) {
 #pragma unroll
     for (int r = 0; r < kHalves; ++r) {
       const int row = tile_row() + 8 * r;

@@ -89,16 +89,58 @@ constexpr int channel_sums(const Key& key) {
   const int pairs = key.draft_tokens * (key.draft_tokens + 1) / 2;
   return has_outputs(key) ? 2 * pairs + key.draft_tokens : pairs;
 }
+// Units of 32 channels, of which a warp makes one at a time.
+template <class Key>
+constexpr int channel_units(const Key& key) {
+  return (key.key_dim + 31) / 32;
+}
 // What channels.cuh makes.
 template <class Key>
-constexpr int channel_bytes(const Key& key) {
-  if (!has_channels(key)) return 0;
+constexpr int any_channel_floats(const Key& key) {
   const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
   const int given = 2 * key.draft_tokens;  // k and decays; then q, in whose place updates follow
   const bool updates = stores_channels_once(key);
   const int last = updates ? token_rows(key) + 1 : has_outputs(key) ? key.draft_tokens : 0;
-  const int rows = operands * token_rows(key) + given + last;
-  return (rows * key.key_dim + (channel_sums(key) + 3) / 4 * 4) * 4;
+  return (operands * token_rows(key) + given + last) * key.key_dim + channel_sums(key);
+}
+
+// Whether decays have a bound that bounded_channels.cuh needs.
+template <class Key>
+constexpr bool is_bounded(const Key& key) {
+  return has_channels(key) && key.inputs.gate_mode == gdn::GateMode::kLowerBound;
+}
+// Of what that makes: rows of decays, of the last token or of all; parts of the products, a warp
+// each; numbers of a lane's products in a part, and floats of a part.
+template <class Key>
+constexpr int bounded_decay_rows(const Key& key) {
+  if (!key.states.store) return 0;
+  return stores_channels_once(key) ? 1 : key.draft_tokens;
+}
+template <class Key>
+constexpr int bounded_parts(const Key& key) {
+  return key.warps < channel_units(key) ? key.warps : channel_units(key);
+}
+template <class Key>
+constexpr int bounded_numbers(const Key& key) {
+  const int halves = token_rows(key) / 8;
+  return 2 * halves * halves * (has_outputs(key) && !is_paired(key) ? 2 : 1);
+}
+template <class Key>
+constexpr int bounded_part(const Key& key) {
+  return bounded_numbers(key) * 32 + (has_outputs(key) ? key.draft_tokens : 0);
+}
+template <class Key>
+constexpr int bounded_channel_floats(const Key& key) {
+  const int operands = has_outputs(key) && !is_paired(key) ? 3 : 2;
+  return (operands * token_rows(key) + bounded_decay_rows(key)) * key.key_dim +
+         bounded_parts(key) * bounded_part(key);
+}
+
+template <class Key>
+constexpr int channel_bytes(const Key& key) {
+  if (!has_channels(key)) return 0;
+  const int floats = is_bounded(key) ? bounded_channel_floats(key) : any_channel_floats(key);
+  return (floats + 3) / 4 * 16;
 }
 
 // Shared memory of a block: the states of its warps, where they are read or on their way out, then

@@ -4,7 +4,7 @@
 
 #include "common/copy.cuh"
 #include "common/tile/tf32.cuh"
-#include "common/tokens/channels.cuh"
+#include "common/tokens/channel_rows.cuh"
 #include "common/tokens/factors.cuh"
 #include "common/tokens/rows.cuh"
 #include "common/tokens/updates.cuh"
@@ -131,7 +131,8 @@ class StateTile {
 
   // The same with rows of fp32 numbers, as exactly.
   template <int kCount>
-  __device__ void multiply(Acc (&products)[kCount], const ChannelRows<kKey> (&rows)[kCount]) const {
+  __device__ void multiply(Acc (&products)[kCount],
+                           const OverChannels<kKey> (&rows)[kCount]) const {
     Acc low[kCount]{};
 #pragma unroll
     for (int run = 0; run < kRuns; ++run) {
@@ -398,15 +399,22 @@ template <auto kKey>
 __device__ void store_state(const StateTile<kKey>& state, const WyFactors<kKey>& factors,
                             const Acc& u, const Channels<kKey>& channels, int t,
                             typename OrderOf<kKey>::Path path, Storage<kKey.states.dtype>* to) {
+  constexpr bool kOnce = stores_channels_once(kKey);
   __syncwarp();  // as above
   Acc left{};
 #pragma unroll
   for (int i = 0; i < 4 * kTokenHalves<kKey>; ++i) {
     const int r = i % 2, h = i / 4, e = i / 2 % 2;
-    left.x[r][h][e] = u.x[r][h][e] * factors.k_norm.x[h][e];
+    const bool is_in = kOnce || path.number_of(tile_column() + 8 * h + e) <= t;
+    left.x[r][h][e] = is_in ? u.x[r][h][e] * factors.k_norm.x[h][e] : 0.0f;
   }
-  if constexpr (stores_channels_once(kKey)) {
-    state.replace_and_store(to, ChannelUpdate<kKey>(left, channels));
+  const int channel = threadIdx.x % 4 * key_run(kKey);  // the lane's first
+  if constexpr (kOnce) {
+    state.replace_and_store(
+        to, ChannelUpdate<kKey>(left, channels.updates(), channels.decays(t, channel)));
+  } else if constexpr (is_bounded(kKey)) {
+    state.store_updated(to,
+                        ChannelUpdate<kKey>(left, channels.updates(), channels.decays(t, channel)));
   } else {
     state.store_updated(to, PathUpdate<kKey>(left, channels, t, path));
   }

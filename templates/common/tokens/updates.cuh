@@ -99,16 +99,16 @@ struct HeadUpdate {
   }
 };
 
-// Of each channel: decay S + updates^T K".
+// Of each channel: decay S + updates^T K", or, with a bound, decay (S + updates^T K~).
 template <auto kKey>
 class ChannelUpdate {
   static constexpr int kHalves = kTokenHalves<kKey>;
   static constexpr int kRun = key_run(kKey);
 
  public:
-  // x: as TokenUpdates takes it.
-  __device__ ChannelUpdate(const Acc& x, const Channels<kKey>& channels)
-      : rows_(channels.updates()), decays_(channels.decays(threadIdx.x % 4 * kRun)) {
+  // x: as TokenUpdates takes it.  decays: of the lane's first channel.
+  __device__ ChannelUpdate(const Acc& x, const OverTokens<kKey>& rows, const float* decays)
+      : rows_(rows), decays_(decays) {
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       lefts_[h].split({x.x[0][h][0], x.x[1][h][0], x.x[0][h][1], x.x[1][h][1]});
@@ -116,11 +116,7 @@ class ChannelUpdate {
   }
 
   __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const float decay = decays_[s * 4 * kRun + 2 * pair + e];
-      first[e] *= decay, second[e] *= decay;
-    }
+    if constexpr (!is_bounded(kKey)) decay(first, second, s, pair);
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       float numbers[2];
@@ -130,11 +126,20 @@ class ChannelUpdate {
       mma_tf32(first, second, lefts_[h].high, right.low);
       mma_tf32(first, second, lefts_[h].high, right.high);
     }
+    if constexpr (is_bounded(kKey)) decay(first, second, s, pair);
   }
 
  private:
+  __device__ void decay(float (&first)[2], float (&second)[2], int s, int pair) const {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const float decay = decays_[s * 4 * kRun + 2 * pair + e];
+      first[e] *= decay, second[e] *= decay;
+    }
+  }
+
   PairsOfTf32<4> lefts_[kHalves];
-  ChannelRows<kKey> rows_;
+  OverTokens<kKey> rows_;
   const float* decays_;
 };
 
@@ -151,7 +156,7 @@ class PathUpdate {
 
  public:
   // x: as TokenUpdates takes it.
-  __device__ PathUpdate(const Acc& x, const Channels<kKey>& channels, int t, Path path)
+  __device__ PathUpdate(const Acc& x, const AnyChannels<kKey>& channels, int t, Path path)
       : channels_(channels), t_(t), path_(path) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
@@ -185,7 +190,7 @@ class PathUpdate {
   }
 
  private:
-  Channels<kKey> channels_;
+  AnyChannels<kKey> channels_;
   int t_;
   Path path_;
   float first_[kTokens], second_[kTokens];  // u of the lane's two columns
