@@ -112,7 +112,7 @@ class Function:
             is_field = name in self.fields and name not in rule.fields
             if name.endswith("_default"):
                 name = self.default(self.fields[name.removesuffix("_default")])
-            elif name not in self.tensors and name not in self.numbers:
+            elif name not in self.tensors and (default or name not in self.numbers):
                 if default is not None and annotation in ("Any", "str") and not is_field:
                     in_order = False  # the function has no such argument
                     continue

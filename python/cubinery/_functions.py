@@ -63,7 +63,7 @@ def gdn_decode(
     output_dtype: Dtype | None = None,
     store_state: bool = True,
     state_layout: StateLayout = "vk",
-    decay: Decay = "head",
+    decay: Decay | None = None,
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
     use_qk_l2norm: bool = False,
@@ -106,10 +106,12 @@ def gdn_decode(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+            channels (Kimi Delta Attention). None: "channel" where g ends in heads, key_dim.
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
-            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+            + dt_bias); "lower_bound": a, with g = lower_bound sigmoid(exp(A_log) (a + dt_bias)).
+            None: "none" without g, "lower_bound" with lower_bound, "computed" with A_log, else
+            "log".
         beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
             without beta, else "given".
         use_qk_l2norm: normalise q and k in the kernel.
@@ -139,8 +141,8 @@ def gdn_decode(
         dtype_or("dt_bias", dt_bias, "f32"),
         *_rules.states("f32", state, state_out, state_indices, state_out_indices, store_state),
         state_layout,
-        decay,
-        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.step_decay(q, k, v, g, decay),
+        _rules.gate_mode(g, A_log, lower_bound, gate_mode),
         _rules.beta_mode(beta, beta_mode),
         bool(use_qk_l2norm),
         _rules.output_norm(z, output_norm),
@@ -198,7 +200,7 @@ def gdn_prefill(
     store_state: bool = True,
     token_layout: TokenLayout = "bthd",
     state_layout: StateLayout = "vk",
-    decay: Decay = "head",
+    decay: Decay | None = None,
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
     use_qk_l2norm: bool = False,
@@ -253,10 +255,12 @@ def gdn_prefill(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+            channels (Kimi Delta Attention). None: "channel" where g has as many dimensions as k.
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
-            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+            + dt_bias); "lower_bound": a, with g = lower_bound sigmoid(exp(A_log) (a + dt_bias)).
+            None: "none" without g, "lower_bound" with lower_bound, "computed" with A_log, else
+            "log".
         beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
             without beta, else "given".
         use_qk_l2norm: normalise q and k in the kernel.
@@ -297,8 +301,8 @@ def gdn_prefill(
         token_layout,
         cu_seqlens is not None,
         state_layout,
-        decay,
-        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.decay(k, g, decay),
+        _rules.gate_mode(g, A_log, lower_bound, gate_mode),
         _rules.beta_mode(beta, beta_mode),
         bool(use_qk_l2norm),
         _rules.checkpoint_mode(checkpoint_mode),
@@ -359,7 +363,7 @@ def gdn_verify(
     store_state: bool = True,
     draft_tokens: int | None = None,
     state_layout: StateLayout = "vk",
-    decay: Decay = "head",
+    decay: Decay | None = None,
     gate_mode: GateMode | None = None,
     beta_mode: BetaMode | None = None,
     use_qk_l2norm: bool = False,
@@ -410,10 +414,12 @@ def gdn_verify(
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
             vLLM, SGLang, FlashInfer, llama.cpp; but llama.cpp pairs value head h with key head h
             mod k_heads, and here it is h / (v_heads / k_heads)).
-        decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; no kernel takes it yet).
+        decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+            channels (Kimi Delta Attention). None: "channel" where g has as many dimensions as k.
         gate_mode: "none"; "log": g; "alpha": exp(g); "computed": a, with g = -exp(A_log) softplus(a
-            + dt_bias). None: "none" without g, "computed" with A_log, else "log".
+            + dt_bias); "lower_bound": a, with g = lower_bound sigmoid(exp(A_log) (a + dt_bias)).
+            None: "none" without g, "lower_bound" with lower_bound, "computed" with A_log, else
+            "log".
         beta_mode: "one"; "given"; "logit": its sigmoid; "doubled_logit": twice that. None: "one"
             without beta, else "given".
         use_qk_l2norm: normalise q and k in the kernel.
@@ -449,8 +455,8 @@ def gdn_verify(
         cu_seqlens is not None,
         _rules.draft_tokens(draft_tokens),
         state_layout,
-        decay,
-        _rules.gate_mode(g, A_log, gate_mode),
+        _rules.decay(k, g, decay),
+        _rules.gate_mode(g, A_log, lower_bound, gate_mode),
         _rules.beta_mode(beta, beta_mode),
         bool(use_qk_l2norm),
         stored_states,
@@ -525,7 +531,7 @@ def gdn_conv(
     activation: ConvActivation = "silu",
     store_state: bool = True,
     state_layout: ConvStateLayout | None = None,
-    decay: Decay = "head",
+    decay: Decay | None = None,
     beta_mode: ConvBetaMode | None = None,
     use_qk_l2norm: bool = False,
     stored_states: StoredStates = "last",
@@ -584,8 +590,8 @@ def gdn_conv(
         store_state: False: new states are not kept.
         state_layout: "columns" lie next to each other in memory, or "channels". None: as state's
             strides say (torch, cupy), else "columns". It is what is fast; any strides are read.
-        decay: of the gates that are computed: one for a token and head (head), or for each channel
-            of k (channel; no kernel makes these yet).
+        decay: "head": a token and head has one (Gated DeltaNet); "channel": one for each of key_dim
+            channels (Kimi Delta Attention). None: "channel" where a has one dimension more than x.
         beta_mode: "logit": beta is b's sigmoid; "doubled_logit": twice that. None: "logit" with b.
         use_qk_l2norm: q and k are normalised; needs split_qkv.
         stored_states: new states are those after a sequence's last token (last) or after each of up
@@ -627,7 +633,7 @@ def gdn_conv(
             weight, state, state_out, checkpoints, stored_states, accepted, cache_seqlens,
             state_layout
         ),
-        decay,
+        _rules.conv_decay(x, a, decay),
         _rules.conv_gate_mode(a),
         _rules.conv_beta_mode(b, beta_mode),
         bool(use_qk_l2norm),
