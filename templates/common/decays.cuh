@@ -73,14 +73,12 @@ class Decays<kKey, true> {
    public:
     template <class Strides>
     __device__ OfTokens(const GateParams<Strides>& gates, int head, float lower_bound, Lane lane) {
-      if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return;
-      const float A_log = A_log_of<kKey>(gates, head);
+      const GatesOfTokens all = gates_of_tokens<kKey>(gates, head, lower_bound);
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
-        own_[i] = {.A_log = A_log, .dt_bias = 0.0f, .lower_bound = lower_bound};
-        if (gates.dt_bias.data == nullptr) continue;
-        own_[i].dt_bias = load<kKey.inputs.dt_bias_dtype>(
-            gates.dt_bias.data, head * gates.dt_bias.stride + channel(lane, i));
+        own_[i] = all;
+        own_[i].dt_bias =
+            to_float<kKey.inputs.dt_bias_dtype>(dt_bias_of<kKey>(gates, head, channel(lane, i)));
       }
     }
 

@@ -67,7 +67,8 @@ __device__ GivenGates load_gates(const GateParams<Strides>& p, typename Strides:
   return given;
 }
 
-// What a head's tokens have in common (gdn::is_computed()).
+// What a head's tokens have in common (gdn::is_computed()).  Where each channel of k has a decay,
+// dt_bias is what dt_bias_of() one of them is.
 struct GatesOfTokens {
   float A_log = 0.0f;
   float dt_bias = 0.0f;
@@ -84,10 +85,19 @@ __device__ float A_log_of(const GateParams<Strides>& p, int head) {
 template <auto kKey, class Strides>
 __device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head,
                                          float lower_bound) {
-  if constexpr (!gdn::is_computed(kKey.inputs.gate_mode) || !kIsOfHeads<kKey>) return {};
-  return {.A_log = A_log_of<kKey>(p, head),
-          .dt_bias = load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head),
-          .lower_bound = lower_bound};
+  if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return {};
+  GatesOfTokens all{.A_log = A_log_of<kKey>(p, head), .lower_bound = lower_bound};
+  if constexpr (kIsOfHeads<kKey>) all.dt_bias = load<kKey.inputs.dt_bias_dtype>(p.dt_bias, head);
+  return all;
+}
+
+// As it lies in memory.
+template <auto kKey, class Strides>
+__device__ Storage<kKey.inputs.dt_bias_dtype> dt_bias_of(const GateParams<Strides>& p, int head,
+                                                         int channel) {
+  if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return 0;
+  if (p.dt_bias.data == nullptr) return 0;
+  return as<kKey.inputs.dt_bias_dtype>(p.dt_bias.data)[head * p.dt_bias.stride + channel];
 }
 
 // Of keys that have no lower bound.

@@ -115,7 +115,7 @@ struct ChannelTokens {
   Storage<kKey.dtype> k[kTokens], q[kTokens];
   Storage<kKey.inputs.gate_dtype> g[kTokens];
   Storage<kKey.inputs.dt_bias_dtype> dt_bias = 0;
-  float A_log = 0.0f, lower_bound = 0.0f;
+  GatesOfTokens all;  // but for dt_bias
 
   // `q_rows`: with outputs.  0 for tokens, and in a channel, that are not there.
   __device__ ChannelTokens(const GateParams<TokenStrides>& gates, float lower_bound,
@@ -148,13 +148,8 @@ struct ChannelTokens {
       if constexpr (kOutputs) q_row += q_rows->stride.token;
       g_row += gates.g.stride.token;
     }
-    if constexpr (!gdn::is_computed(kKey.inputs.gate_mode)) return;
-    A_log = A_log_of<kKey>(gates, at.head);
-    this->lower_bound = lower_bound;
-    if (gates.dt_bias.data != nullptr && is_channel) {
-      dt_bias = as<kKey.inputs.dt_bias_dtype>(
-          gates.dt_bias.data)[at.head * gates.dt_bias.stride + channel];
-    }
+    all = gates_of_tokens<kKey>(gates, at.head, lower_bound);
+    if (is_channel) dt_bias = dt_bias_of<kKey>(gates, at.head, channel);
   }
 
   // The compiler moves no conversion in front of this.
@@ -169,10 +164,9 @@ struct ChannelTokens {
   }
 
   __device__ float decay(int t) const {
-    const GatesOfTokens all{.A_log = A_log,
-                            .dt_bias = to_float<kKey.inputs.dt_bias_dtype>(dt_bias),
-                            .lower_bound = lower_bound};
-    return decay_of<kKey>(all, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
+    GatesOfTokens own = all;
+    own.dt_bias = to_float<kKey.inputs.dt_bias_dtype>(dt_bias);
+    return decay_of<kKey>(own, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
   }
 
  private:
