@@ -20,13 +20,6 @@ using gdn::StateLocation;
 using gdn::StoredStates;
 using gdn::VerifyProblem;
 
-template <class Problem>
-Problem with_channels(Problem problem, GateMode mode = GateMode::kLowerBound) {
-  problem.inputs.decay = gdn::Decay::kChannel;
-  problem.inputs.gate_mode = mode;
-  return problem;
-}
-
 constexpr GateMode kModes[] = {GateMode::kLog, GateMode::kAlpha, GateMode::kComputed,
                                GateMode::kLowerBound};
 constexpr GateDistribution kDistributions[] = {GateDistribution::kStrong, GateDistribution::kQwen,

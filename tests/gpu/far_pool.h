@@ -109,14 +109,14 @@ void expect_same_far_away(const Case& near, const typename Case::Operator& prepa
   CHECK(far.guards_intact());
 }
 
-// Every state layout, in each size of the dtypes.  `make_near` makes a case of four requests from a
-// problem and near_options().
+// `problem`, of 32 heads of 128 x 128, with every state layout, in each size of the dtypes.
+// `make_near` makes a case of four requests from a problem and near_options().
 template <class Problem, class MakeNear>
-void expect_far_pools_work(MakeNear make_near, std::span<const DType> dtypes = kFloats) {
+void expect_far_pools_work(MakeNear make_near, std::span<const DType> dtypes = kFloats,
+                           Problem problem = {}) {
   for (const DType state_dtype : dtypes) {
     if (state_dtype == DType::kF16 || state_dtype == DType::kF8E5M2) continue;
     for (const gdn::StateLayout layout : kLayouts) {
-      Problem problem;  // 32 heads of 128 x 128: 2^19 elements per slot
       problem.states.location = gdn::StateLocation::kPool;
       problem.states.index_dtype = DType::kI64;
       problem.states.dtype = state_dtype;

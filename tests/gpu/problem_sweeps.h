@@ -128,6 +128,14 @@ std::vector<Problem> head_ratios(const Problem& base) {
   return problems;
 }
 
+// `problem` with a decay for each channel of k.
+template <class Problem>
+Problem with_channels(Problem problem, gdn::GateMode mode = gdn::GateMode::kLowerBound) {
+  problem.inputs.decay = gdn::Decay::kChannel;
+  problem.inputs.gate_mode = mode;
+  return problem;
+}
+
 // What engines run: Qwen3-Next's heads, gates from logits, a bf16 or f32 pool.
 template <class Problem>
 Problem engine_problem(DType state_dtype, gdn::StateLayout layout) {
