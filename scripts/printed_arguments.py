@@ -96,7 +96,8 @@ def class_name(operator):
 def meaning(argument, none, words=()):
     """What there is to say of an argument behind its shape: `none` is what an absent one is called."""
     doc, _, otherwise = argument.get("doc", "").partition("; absent: ")
-    reasons = [otherwise or argument.get("absent"), *words]
+    zeros = argument.get("optional_where")
+    reasons = [otherwise or argument.get("absent") or (zeros and f"zeros, where {zeros}"), *words]
     reasons = ", or ".join(reason for reason in reasons if reason)
     return "; ".join(text for text in (doc, reasons and f"{none}: {reasons}") if text)
 

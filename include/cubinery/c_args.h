@@ -30,9 +30,11 @@ typedef struct CubineryDecodeArgs {
   const DLTensor* g;
   /* [B, heads], beta_dtype; beta or its logit, as beta_mode says; NULL: beta_mode is one */
   const DLTensor* beta;
-  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  /* [heads], a_log_dtype; NULL: zeros, where gate_mode is lower_bound, or gate_mode is neither
+   * computed nor lower_bound */
   const DLTensor* A_log;
-  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel also [heads *
+   * key_dim]; NULL: zeros, where decay is channel, or gate_mode is neither computed nor lower_bound */
   const DLTensor* dt_bias;
   /* [B, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -100,9 +102,11 @@ typedef struct CubineryPrefillArgs {
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
-  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  /* [heads], a_log_dtype; NULL: zeros, where gate_mode is lower_bound, or gate_mode is neither
+   * computed nor lower_bound */
   const DLTensor* A_log;
-  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel also [heads *
+   * key_dim]; NULL: zeros, where decay is channel, or gate_mode is neither computed nor lower_bound */
   const DLTensor* dt_bias;
   /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -174,9 +178,11 @@ typedef struct CubineryVerifyArgs {
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
-  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  /* [heads], a_log_dtype; NULL: zeros, where gate_mode is lower_bound, or gate_mode is neither
+   * computed nor lower_bound */
   const DLTensor* A_log;
-  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel also [heads *
+   * key_dim]; NULL: zeros, where decay is channel, or gate_mode is neither computed nor lower_bound */
   const DLTensor* dt_bias;
   /* [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written */
   const DLTensor* o;
@@ -239,9 +245,11 @@ typedef struct CubineryCommitLayer {
   /* [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode says; NULL:
    * beta_mode is one */
   const DLTensor* beta;
-  /* [heads], a_log_dtype; NULL: gate_mode is not computed */
+  /* [heads], a_log_dtype; NULL: zeros, where gate_mode is lower_bound, or gate_mode is neither
+   * computed nor lower_bound */
   const DLTensor* A_log;
-  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is not computed */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel also [heads *
+   * key_dim]; NULL: zeros, where decay is channel, or gate_mode is neither computed nor lower_bound */
   const DLTensor* dt_bias;
   /* [N or slots, heads, rows, columns], state_dtype; read and written; NULL: has_initial_state and
    * store_state are false */
@@ -312,9 +320,10 @@ typedef struct CubineryConvArgs {
   const DLTensor* a;
   /* [B, T, heads], packed [total, heads], beta_dtype; beta's logit; NULL: beta_mode is one */
   const DLTensor* b;
-  /* [heads], a_log_dtype; NULL: gate_mode is none */
+  /* [heads], a_log_dtype; NULL: zeros, where gate_mode is lower_bound, or gate_mode is none */
   const DLTensor* A_log;
-  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; NULL: gate_mode is none */
+  /* [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel also [heads *
+   * key_dim]; NULL: zeros, where decay is channel, or gate_mode is none */
   const DLTensor* dt_bias;
   /* [B, T, heads], packed [total, heads], with decay channel [..., key_dim], f32; written; the
    * decay's logarithm; NULL: gate_mode is none */

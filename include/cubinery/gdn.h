@@ -45,10 +45,14 @@
 //   GateMode::kComputed     g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
 //   GateMode::kLowerBound   g = lower_bound sigmoid(exp(A_log) (a + dt_bias))
 //
-// A_log may be absent with the latter, and dt_bias with Decay::kChannel: zeros stand for them.
+// The first is that of [1] and [6], the second that of FLA's fused_kda_gate() with a lower bound
+// [7], which Kimi-K3, GLM-5.3-Flash and Ling-3.0 have.  A_log may be absent with it, and dt_bias
+// with Decay::kChannel: zeros stand for them.  Prefill takes neither Decay::kChannel nor
+// GateMode::kLowerBound yet.
 //
 // With output_norm, of decode and verify, a head's o is then normalised over value_dim, and gated
-// by z, which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5):
+// by z, which is the layer's next step (RMSNormGated of Qwen3-Next and Qwen3.5, and with a sigmoid
+// that of Kimi Delta Attention):
 //
 //   o <- o / sqrt(mean(o^2) + norm_eps) * norm_weight * silu(z)      silu(z) = z / (1 + exp(-z))
 //
@@ -71,6 +75,7 @@
 //       Speculative Inference and Verification, 2023, arXiv:2305.09781
 //   [6] Kimi Team: Kimi Linear: An Expressive, Efficient Attention Architecture, 2025,
 //       arXiv:2510.26692
+//   [7] flash-linear-attention (github.com/fla-org/flash-linear-attention), fla/ops/kda/gate.py
 //
 // Heads.  There are heads = max(q_heads, k_heads, v_heads) states and outputs per sequence.  Head h
 // uses q head h / (heads / q_heads), and k and v heads likewise: contiguous groups.  v_heads >

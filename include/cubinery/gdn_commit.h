@@ -74,10 +74,10 @@ struct CommitLayer {
   Tensor g{};          // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
                        // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};       // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};      // [heads]; GateMode::kComputed and kLowerBound only; may be
-                       // absent with the latter
-  Tensor dt_bias{};    // [heads], with Decay::kChannel [heads, key_dim], also
-                       // [heads * key_dim], and may be absent then; likewise
+  Tensor A_log{};      // [heads]; GateMode::kComputed and kLowerBound only; may be absent with
+                       // the latter: zeros
+  Tensor dt_bias{};    // likewise; with Decay::kChannel [heads, key_dim], also [heads * key_dim],
+                       // and may be absent then: zeros
   Tensor state{};      // [N or slots, heads, rows, columns]; "States" in cubinery/gdn.h
   Tensor state_out{};  // likewise, where new states go; absent: in place
 };

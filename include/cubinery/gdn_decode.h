@@ -83,10 +83,10 @@ struct DecodeArgs {
                      // GateMode::kNone
   Tensor beta{};     // [B, heads], also [B, 1, heads]: beta or its logit, by beta_mode; absent with
                      // BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be
-                     // absent with the latter
-  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim], also
-                     // [heads * key_dim], and may be absent then; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be absent with
+                     // the latter: zeros
+  Tensor dt_bias{};  // likewise; with Decay::kChannel [heads, key_dim], also [heads * key_dim],
+                     // and may be absent then: zeros
   Tensor o{};        // [B, heads, value_dim], also [B, 1, ...]; unit innermost stride; written
   Tensor state{};    // [B or slots, heads, rows, columns]; "States" in cubinery/gdn.h
   Tensor state_out{};          // likewise, where new states go; absent: in place

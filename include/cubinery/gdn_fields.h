@@ -24,11 +24,12 @@ inline constexpr std::array kIntegers{DType::kI32, DType::kI64};
 template <class T>
 constexpr auto input_dtype_fields() {
   constexpr auto kPart = &T::inputs;
-  return field_table(
-      fixed<kPart, &Inputs::gate_dtype>("dtype of g, alpha or a", kFloats),
-      fixed<kPart, &Inputs::beta_dtype>("dtype of beta or its logit", kFloats),
-      fixed<kPart, &Inputs::a_log_dtype>("dtype of A_log (gate_mode computed)", kFloats),
-      fixed<kPart, &Inputs::dt_bias_dtype>("dtype of dt_bias (gate_mode computed)", kFloats));
+  return field_table(fixed<kPart, &Inputs::gate_dtype>("dtype of g, alpha or a", kFloats),
+                     fixed<kPart, &Inputs::beta_dtype>("dtype of beta or its logit", kFloats),
+                     fixed<kPart, &Inputs::a_log_dtype>(
+                         "dtype of A_log (gate_mode computed, lower_bound)", kFloats),
+                     fixed<kPart, &Inputs::dt_bias_dtype>(
+                         "dtype of dt_bias (gate_mode computed, lower_bound)", kFloats));
 }
 
 template <class T>
@@ -37,10 +38,10 @@ constexpr auto input_mode_fields() {
   return field_table(
       fixed<kPart, &Inputs::decay>(
           "a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim "
-          "channels (channel: Kimi Delta Attention; prefill does not take it)"),
+          "channels (channel: Kimi Delta Attention; not yet of whole sequences)"),
       fixed<kPart, &Inputs::gate_mode>(
           "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias, by "
-          "softplus (computed) or above a lower bound (lower_bound; prefill does not take it)"),
+          "softplus (computed) or above a lower bound (lower_bound; not yet of whole sequences)"),
       fixed<kPart, &Inputs::beta_mode>(
           "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
           "(doubled_logit)"),

@@ -43,7 +43,7 @@ struct PrefillProblem {
   DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
   DType output_dtype = DType::kBF16;  // o: likewise
 
-  Inputs inputs{};
+  Inputs inputs{};  // not Decay::kChannel nor GateMode::kLowerBound: no kernel takes them yet
   States states{};
 
   TokenLayout token_layout = TokenLayout::kBTHD;
@@ -98,10 +98,10 @@ struct PrefillArgs {
   Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
                      // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be
-                     // absent with the latter
-  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim], also
-                     // [heads * key_dim], and may be absent then; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be absent with
+                     // the latter: zeros
+  Tensor dt_bias{};  // likewise; with Decay::kChannel [heads, key_dim], also [heads * key_dim],
+                     // and may be absent then: zeros
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens

@@ -103,10 +103,10 @@ struct VerifyArgs {
   Tensor g{};        // [B, T, heads]: g, alpha or a, by gate_mode, with Decay::kChannel a row of
                      // key_dim each, unit innermost stride; absent with GateMode::kNone
   Tensor beta{};     // [B, T, heads]: beta or its logit, by beta_mode; absent with BetaMode::kOne
-  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be
-                     // absent with the latter
-  Tensor dt_bias{};  // [heads], with Decay::kChannel [heads, key_dim], also
-                     // [heads * key_dim], and may be absent then; likewise
+  Tensor A_log{};    // [heads]; GateMode::kComputed and kLowerBound only; may be absent with
+                     // the latter: zeros
+  Tensor dt_bias{};  // likewise; with Decay::kChannel [heads, key_dim], also [heads * key_dim],
+                     // and may be absent then: zeros
   Tensor o{};        // [B, T, heads, value_dim]; unit innermost stride; written
 
   // [N + 1], varlen only: request n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens

@@ -83,8 +83,9 @@ def gdn_decode(
         v: [B, v_heads, value_dim].
         g: [B, heads], with decay channel [..., key_dim]; g, alpha or a, as gate_mode says.
         beta: [B, heads]; beta or its logit, as beta_mode says.
-        A_log: [heads].
-        dt_bias: [heads], with decay channel [..., key_dim].
+        A_log: [heads]; None: zeros, where gate_mode is lower_bound.
+        dt_bias: [heads], with decay channel [..., key_dim]; with decay channel also [heads *
+            key_dim]; None: zeros, where decay is channel.
         out: [B, heads, value_dim]; None: allocated.
         state: [B or slots, heads, rows, columns].
         state_out: [B or slots, heads, rows, columns]; where new states go; None: in place.
@@ -224,8 +225,9 @@ def gdn_prefill(
         g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; g, alpha or a,
             as gate_mode says.
         beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
-        A_log: [heads].
-        dt_bias: [heads], with decay channel [..., key_dim].
+        A_log: [heads]; None: zeros, where gate_mode is lower_bound.
+        dt_bias: [heads], with decay channel [..., key_dim]; with decay channel also [heads *
+            key_dim]; None: zeros, where decay is channel.
         out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
         state: [N or slots, heads, rows, columns].
         state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
@@ -386,8 +388,9 @@ def gdn_verify(
         g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; g, alpha or a,
             as gate_mode says.
         beta: [B, T, heads], packed [total, heads]; beta or its logit, as beta_mode says.
-        A_log: [heads].
-        dt_bias: [heads], with decay channel [..., key_dim].
+        A_log: [heads]; None: zeros, where gate_mode is lower_bound.
+        dt_bias: [heads], with decay channel [..., key_dim]; with decay channel also [heads *
+            key_dim]; None: zeros, where decay is channel.
         out: [B, T, heads, value_dim], packed [total, heads, value_dim]; None: allocated.
         state: [N or slots, heads, rows, columns].
         state_out: [N or slots, heads, rows, columns]; where new states go; None: in place.
@@ -557,8 +560,9 @@ def gdn_conv(
         a: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; the decay's
             input.
         b: [B, T, heads], packed [total, heads]; beta's logit.
-        A_log: [heads].
-        dt_bias: [heads], with decay channel [..., key_dim].
+        A_log: [heads]; None: zeros, where gate_mode is lower_bound.
+        dt_bias: [heads], with decay channel [..., key_dim]; with decay channel also [heads *
+            key_dim]; None: zeros, where decay is channel.
         g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim]; the decay's
             logarithm; None: allocated.
         beta: [B, T, heads], packed [total, heads]; None: allocated.

@@ -66,9 +66,11 @@ class DecodeLaunch(Operator[DecodeProblem]):
                 gate_mode says; None: gate_mode is none.
             beta: [B, heads], beta_dtype; beta or its logit, as beta_mode says; None: beta_mode is
                 one.
-            A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
-                not computed.
+            A_log: [heads], a_log_dtype; None: zeros, where gate_mode is lower_bound, or gate_mode
+                is neither computed nor lower_bound.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel
+                also [heads * key_dim]; None: zeros, where decay is channel, or gate_mode is neither
+                computed nor lower_bound.
             out: [B, heads, value_dim], output_dtype; written.
             state: [B or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -177,9 +179,11 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
-            A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
-                not computed.
+            A_log: [heads], a_log_dtype; None: zeros, where gate_mode is lower_bound, or gate_mode
+                is neither computed nor lower_bound.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel
+                also [heads * key_dim]; None: zeros, where decay is channel, or gate_mode is neither
+                computed nor lower_bound.
             out: [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -297,9 +301,11 @@ class VerifyLaunch(Operator[VerifyProblem]):
                 g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
-            A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
-                not computed.
+            A_log: [heads], a_log_dtype; None: zeros, where gate_mode is lower_bound, or gate_mode
+                is neither computed nor lower_bound.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel
+                also [heads * key_dim]; None: zeros, where decay is channel, or gate_mode is neither
+                computed nor lower_bound.
             out: [B, T, heads, value_dim], packed [total, heads, value_dim], output_dtype; written.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
@@ -398,9 +404,11 @@ class CommitLaunch(Operator[CommitProblem]):
                 g, alpha or a, as gate_mode says; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], beta_dtype; beta or its logit, as beta_mode
                 says; None: beta_mode is one.
-            A_log: [heads], a_log_dtype; None: gate_mode is not computed.
-            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
-                not computed.
+            A_log: [heads], a_log_dtype; None: zeros, where gate_mode is lower_bound, or gate_mode
+                is neither computed nor lower_bound.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel
+                also [heads * key_dim]; None: zeros, where decay is channel, or gate_mode is neither
+                computed nor lower_bound.
             state: [N or slots, heads, rows, columns], state_dtype; read and written; None:
                 has_initial_state and store_state are false.
             state_out: [N or slots, heads, rows, columns], state_dtype; written; where new states
@@ -506,9 +514,10 @@ class ConvLaunch(Operator[ConvProblem]):
                 the decay's input; None: gate_mode is none.
             b: [B, T, heads], packed [total, heads], beta_dtype; beta's logit; None: beta_mode is
                 one.
-            A_log: [heads], a_log_dtype; None: gate_mode is none.
-            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; None: gate_mode is
-                none.
+            A_log: [heads], a_log_dtype; None: zeros, where gate_mode is lower_bound, or gate_mode
+                is none.
+            dt_bias: [heads], with decay channel [..., key_dim], dt_bias_dtype; with decay channel
+                also [heads * key_dim]; None: zeros, where decay is channel, or gate_mode is none.
             g: [B, T, heads], packed [total, heads], with decay channel [..., key_dim], f32;
                 written; the decay's logarithm; None: gate_mode is none.
             beta: [B, T, heads], packed [total, heads], f32; written; None: beta_mode is one.

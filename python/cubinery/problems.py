@@ -61,8 +61,8 @@ class DecodeProblem(Problem["Decode"]):
         output_dtype: dtype of o.
         gate_dtype: dtype of g, alpha or a.
         beta_dtype: dtype of beta or its logit.
-        a_log_dtype: dtype of A_log (gate_mode computed).
-        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        a_log_dtype: dtype of A_log (gate_mode computed, lower_bound).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed, lower_bound).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
         state_layout: a state lies as key_dim x value_dim (kv: FLA) or value_dim x key_dim (vk:
@@ -71,10 +71,10 @@ class DecodeProblem(Problem["Decode"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; prefill does not take it).
+            channels (channel: Kimi Delta Attention; not yet of whole sequences).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; prefill does not
-            take it).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
+            sequences).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -147,8 +147,8 @@ class PrefillProblem(Problem["Prefill"]):
         output_dtype: dtype of o.
         gate_dtype: dtype of g, alpha or a.
         beta_dtype: dtype of beta or its logit.
-        a_log_dtype: dtype of A_log (gate_mode computed).
-        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        a_log_dtype: dtype of A_log (gate_mode computed, lower_bound).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed, lower_bound).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool) and checkpoint_slots.
         cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).
@@ -160,10 +160,10 @@ class PrefillProblem(Problem["Prefill"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; prefill does not take it).
+            channels (channel: Kimi Delta Attention; not yet of whole sequences).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; prefill does not
-            take it).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
+            sequences).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -227,8 +227,8 @@ class VerifyProblem(Problem["Verify"]):
         output_dtype: dtype of o.
         gate_dtype: dtype of g, alpha or a.
         beta_dtype: dtype of beta or its logit.
-        a_log_dtype: dtype of A_log (gate_mode computed).
-        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        a_log_dtype: dtype of A_log (gate_mode computed, lower_bound).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed, lower_bound).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
         cu_seqlens_dtype: dtype of cu_seqlens (varlen).
@@ -241,10 +241,10 @@ class VerifyProblem(Problem["Verify"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; prefill does not take it).
+            channels (channel: Kimi Delta Attention; not yet of whole sequences).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; prefill does not
-            take it).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
+            sequences).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -317,8 +317,8 @@ class CommitProblem(Problem["Commit"]):
         dtype: dtype of q, k and v.
         gate_dtype: dtype of g, alpha or a.
         beta_dtype: dtype of beta or its logit.
-        a_log_dtype: dtype of A_log (gate_mode computed).
-        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        a_log_dtype: dtype of A_log (gate_mode computed, lower_bound).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed, lower_bound).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool).
         cu_seqlens_dtype: dtype of cu_seqlens (varlen).
@@ -331,10 +331,10 @@ class CommitProblem(Problem["Commit"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; prefill does not take it).
+            channels (channel: Kimi Delta Attention; not yet of whole sequences).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; prefill does not
-            take it).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
+            sequences).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -393,8 +393,8 @@ class ConvProblem(Problem["Conv"]):
         split_qkv: q, k and v are written, not y.
         gate_dtype: dtype of g, alpha or a.
         beta_dtype: dtype of beta or its logit.
-        a_log_dtype: dtype of A_log (gate_mode computed).
-        dt_bias_dtype: dtype of dt_bias (gate_mode computed).
+        a_log_dtype: dtype of A_log (gate_mode computed, lower_bound).
+        dt_bias_dtype: dtype of dt_bias (gate_mode computed, lower_bound).
         state_dtype: dtype of states as they are stored.
         index_dtype: dtype of state indices (state_location pool) and checkpoint_slots.
         cu_seqlens_dtype: dtype of cu_seqlens and checkpoint_cu_starts (varlen).

@@ -190,8 +190,8 @@ TEST_CASE("ATableNamesTheLayerAndTheTensor", "[cpu]") {
   CHECK(refusal([](CommitLayer& l) { l.g = {}; }) ==
         "layer 2: gdn_commit: g is missing; accepted: a tensor");
   CHECK(refusal([](CommitLayer& l) { l.A_log = l.g; }) ==
-        "layer 2: gdn_commit: A_log is given; accepted: no tensor, gate_mode is not "
-        "computed");
+        "layer 2: gdn_commit: A_log is given; accepted: no tensor, gate_mode is neither "
+        "computed nor lower_bound");
   CHECK(refusal([](CommitLayer& l) { l.state = {}; }) ==
         "layer 2: gdn_commit: state is missing; accepted: a tensor");
   CHECK(refusal([](CommitLayer& l) { l.state.shape[0] = 3; }) ==

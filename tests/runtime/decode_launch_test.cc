@@ -206,9 +206,11 @@ TEST_CASE("RowsAreRefusedWithNameAndReason", "[cpu]") {
 TEST_CASE("TensorsThatTheProblemDoesNotUseAreRefused", "[cpu]") {
   const Bench plain({});
   CHECK(plain.refusal([](auto& a) { a.A_log = a.g; }) ==
-        "gdn_decode: A_log is given; accepted: no tensor, gate_mode is not computed");
+        "gdn_decode: A_log is given; accepted: no tensor, gate_mode is neither computed nor "
+        "lower_bound");
   CHECK(plain.refusal([](auto& a) { a.dt_bias = a.g; }) ==
-        "gdn_decode: dt_bias is given; accepted: no tensor, gate_mode is not computed");
+        "gdn_decode: dt_bias is given; accepted: no tensor, gate_mode is neither computed nor "
+        "lower_bound");
   CHECK(plain.refusal([](auto& a) { a.state_indices = a.g; }) ==
         "gdn_decode: state_indices is given; accepted: no tensor, state_location is dense");
   CHECK(plain.refusal([](auto& a) { a.scratch_slot = 1; }) ==

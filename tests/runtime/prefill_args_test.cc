@@ -128,9 +128,11 @@ TEST_CASE("SizesThatNoGridCanHoldAreRefused", "[cpu]") {
 TEST_CASE("WhatThePrefillDoesNotUseIsRefused", "[cpu]") {
   const FakePrefill plain({});
   CHECK(plain.refusal([](auto& a) { a.A_log = a.g; }) ==
-        "gdn_prefill: A_log is given; accepted: no tensor, gate_mode is not computed");
+        "gdn_prefill: A_log is given; accepted: no tensor, gate_mode is neither computed nor "
+        "lower_bound");
   CHECK(plain.refusal([](auto& a) { a.dt_bias = a.g; }) ==
-        "gdn_prefill: dt_bias is given; accepted: no tensor, gate_mode is not computed");
+        "gdn_prefill: dt_bias is given; accepted: no tensor, gate_mode is neither computed nor "
+        "lower_bound");
   CHECK(plain.refusal([](auto& a) { a.state_indices = a.g; }) ==
         "gdn_prefill: state_indices is given; accepted: no tensor, state_location is dense");
   CHECK(plain.refusal([](auto& a) { a.state_out_indices = a.g; }) ==

@@ -337,7 +337,7 @@ inline constexpr Absence kNoGate{"gate_mode is none",
                                  CUBINERY_WHERE(p.inputs.gate_mode == GateMode::kNone)};
 inline constexpr Absence kNoBeta{"beta_mode is one",
                                  CUBINERY_WHERE(p.inputs.beta_mode == BetaMode::kOne)};
-inline constexpr Absence kGivenGate{"gate_mode is not computed",
+inline constexpr Absence kGivenGate{"gate_mode is neither computed nor lower_bound",
                                     CUBINERY_WHERE(!is_computed(p.inputs.gate_mode))};
 inline constexpr auto kG =
     spec("g, alpha or a, as gate_mode says", CUBINERY_MEMBER(g), decays(TensorId::kG, "gate_dtype"),
@@ -349,14 +349,15 @@ inline constexpr auto kALog = spec(
     CUBINERY_MEMBER(A_log),
     vector(TensorId::kALog, TensorKind::kHeads, Axis::kHeads, "a_log_dtype", Optional::kAboveBound),
     CUBINERY_TYPE(inputs.a_log_dtype), kGivenGate);
-inline constexpr auto kDtBias = spec(CUBINERY_MEMBER(dt_bias),
-                                     {TensorId::kDtBias,
-                                      TensorKind::kHeads,
-                                      {Axis::kHeads, Axis::kDecayDim},
-                                      Access::kRead,
-                                      "dt_bias_dtype",
-                                      Optional::kWithDecayDim},
-                                     CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
+inline constexpr auto kDtBias =
+    spec("with decay channel also [heads * key_dim]", CUBINERY_MEMBER(dt_bias),
+         {TensorId::kDtBias,
+          TensorKind::kHeads,
+          {Axis::kHeads, Axis::kDecayDim},
+          Access::kRead,
+          "dt_bias_dtype",
+          Optional::kWithDecayDim},
+         CUBINERY_TYPE(inputs.dt_bias_dtype), kGivenGate);
 
 inline constexpr Absence kDense{"varlen is false", CUBINERY_WHERE(!p.varlen)};
 inline constexpr auto kCuSeqlens =
