@@ -262,7 +262,8 @@ GdnMemory play_states(const GdnCase& data) {
 void check_plays(const GdnCase& data) {
   const PrefillProblem& problem = data.problem();
   INFO(problem.to_json() << ", placement " << static_cast<int>(data.options().placement));
-  REQUIRE(problem.check().ok());
+  // Of channels it is a decode's or a verification's: no prefill takes them yet.
+  REQUIRE((problem.check().ok() || problem.inputs.decay == gdn::Decay::kChannel));
   const GdnVerdict verdict = data.check(play(data), data.references());
   CHECK(verdict.errors.o.ok());
   CHECK(verdict.errors.o.magnitude > 0);
@@ -340,7 +341,6 @@ TEST_CASE("GdnCase.EveryModeOfGatesAndStates", "[cpu]") {
   }
 }
 
-// What no kernel takes yet.
 TEST_CASE("GdnCase.DecaysOfChannelsAndLowerBounds", "[cpu]") {
   for (const gdn::Decay decay : {gdn::Decay::kHead, gdn::Decay::kChannel}) {
     for (const GateMode mode :

@@ -1,5 +1,5 @@
-// Arguments with a decay for each channel of k, and with a lower bound: no kernel takes them yet,
-// but they are bound.
+// Arguments with a decay for each channel of k, and with a lower bound, as they are bound: those of
+// a prefill, too, which no kernel takes yet.
 #include <limits>
 #include <optional>
 #include <string>
@@ -144,6 +144,39 @@ TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, V
         op + "g has shape [" + outer + ", 32]; accepted: [" + dims);
   CHECK(refused([](auto& a) { --a.g.rank; }) ==
         op + "g has shape [" + outer + "]; accepted: [" + dims);
+}
+
+TEMPLATE_TEST_CASE("ParametersOfADecayMayBeFlatOrAbsent", "[cpu]", DecodeKind, PrefillKind,
+                   VerifyKind, CommitKind) {
+  using Problem = typename TestType::Problem;
+  const std::string op = std::string(Fields<Problem>::kName) + ": ";
+  typename TestType::Params params{};
+  const auto with = [&](Decay decay, GateMode mode, const auto& change) {
+    Problem problem = problem_of<Problem>(mode);
+    problem.inputs.decay = decay;
+    auto args = args_of<typename TestType::Args>(problem, TestType::kHasTokens);
+    if (mode == GateMode::kLowerBound) args.lower_bound = -5.0f;
+    change(of_args(args));
+    params = {};
+    return refusal(problem, args, &params);
+  };
+  const auto no_A_log = [](auto& args) { args.A_log = {}; };
+  const auto no_dt_bias = [](auto& args) { args.dt_bias = {}; };
+  const auto flat = [](auto& args) {
+    args.dt_bias = Tensor::contiguous(memory, DType::kF32, {kHeads * kKey});
+  };
+  for (const GateMode mode : {GateMode::kComputed, GateMode::kLowerBound}) {
+    CHECK(with(Decay::kChannel, mode, flat) == "");
+    CHECK(gates_of(params).dt_bias.data == memory);
+    CHECK(gates_of(params).dt_bias.stride == kKey);
+    CHECK(with(Decay::kChannel, mode, no_dt_bias) == "");
+    CHECK(gates_of(params).dt_bias.data == nullptr);
+    CHECK(with(Decay::kHead, mode, no_dt_bias).starts_with(op + "dt_bias is missing"));
+    CHECK(with(Decay::kHead, mode, flat) == op + "dt_bias has shape [256]; accepted: [heads = 4]");
+  }
+  CHECK(with(Decay::kChannel, GateMode::kLowerBound, no_A_log) == "");
+  CHECK(gates_of(params).A_log.data == nullptr);
+  CHECK(with(Decay::kChannel, GateMode::kComputed, no_A_log).starts_with(op + "A_log is missing"));
 }
 
 TEMPLATE_TEST_CASE("ALowerBoundIsANumberBelowZero", "[cpu]", DecodeKind, PrefillKind, VerifyKind,
