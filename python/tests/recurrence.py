@@ -21,6 +21,7 @@ Array = np.ndarray
 Round = Callable[[Array], Array]
 
 _MODES = ("A_log", "dt_bias", "gate_mode", "beta_mode", "use_qk_l2norm", "scale")
+_CHANNEL_MODES = ("decay", "lower_bound")
 _LEAST_LOG = -128.0  # decays below e^-128 are taken as that
 
 
@@ -49,14 +50,22 @@ def sigmoid(x: Array) -> Array:
     return 1 / (1 + np.exp(-x))
 
 
-def log_decay(mode: str, g: Array | None, A_log: Array | None, dt_bias: Array | None) -> Any:
-    """g of gdn.h, from what the gate mode is given."""
+def log_decay(
+    mode: str,
+    g: Array | None,
+    A_log: Array | None,
+    dt_bias: Array | None,
+    lower_bound: float | None = None,
+) -> Any:
+    """g of gdn.h, from what the gate mode is given; the others have g's dimensions of heads and
+    channels, or 1."""
     with np.errstate(divide="ignore"):
         return {
             "none": lambda: 0.0,
             "log": lambda: g,
             "alpha": lambda: np.log(g),
             "computed": lambda: -np.exp(A_log) * softplus(g + dt_bias),
+            "lower_bound": lambda: lower_bound * sigmoid(np.exp(A_log) * (g + dt_bias)),
         }[mode]()
 
 
@@ -82,13 +91,14 @@ def to_heads(x: Array, heads: int) -> Array:
 def tokens(
     q: Array, k: Array, v: Array, g: Array, beta: Array, state: Array
 ) -> tuple[Array, Array]:
-    """One sequence.  q, k [T, H, K] normalised and scaled, v [T, H, V], g and beta [T, H], state
-    [H, K, V].  Returns o [T, H, V] and the states after each token [T, H, K, V].  In q's dtype.
+    """One sequence.  q, k [T, H, K] normalised and scaled, v [T, H, V], g [T, H] or, of channels,
+    [T, H, K], beta [T, H], state [H, K, V].  Returns o [T, H, V] and the states after each token
+    [T, H, K, V].  In q's dtype.
     """
     outputs = np.zeros_like(v)
     states = np.zeros((len(q), *state.shape), q.dtype)
     for t in range(len(q)):
-        state = np.exp(g[t])[:, None, None] * state
+        state = np.exp(g[t]).reshape(len(state), -1, 1) * state
         u = beta[t][:, None] * (v[t] - np.einsum("hkv,hk->hv", state, k[t]))
         state = state + k[t][:, :, None] * u[:, None, :]
         outputs[t] = np.einsum("hkv,hk->hv", state, q[t])
@@ -141,12 +151,18 @@ def chunks(
     return outputs, state
 
 
+def modes_of(options: dict[str, Any]) -> dict[str, Any]:
+    """Those that sequence_operands() takes."""
+    return {name: options[name] for name in (*_MODES, *_CHANNEL_MODES) if name in options}
+
+
 def sequence_operands(
     real: type, q: Array, k: Array, v: Array, g: Array | None, beta: Array | None, **modes: Any
 ) -> tuple[Array, ...]:
     """What tokens() takes, in the dtype `real`, of one sequence's arrays as a caller has them.
 
-    q [T, Hq, K], k [T, Hk, K], v [T, Hv, V], g and beta [T, H]; modes: those of _MODES.
+    q [T, Hq, K], k [T, Hk, K], v [T, Hv, V], g and beta [T, H], with decay "channel" g [T, H, K];
+    modes: those of _MODES, and perhaps of _CHANNEL_MODES.
     """
     q, k, v = (np.asarray(x, real) for x in (q, k, v))
     g, beta, A_log, dt_bias = (
@@ -158,7 +174,12 @@ def sequence_operands(
         q, k = normalised(q), normalised(k)
     scale = q.shape[-1] ** -0.5 if modes["scale"] is None else modes["scale"]
     per_token = np.zeros((len(q), heads), real)
-    g = per_token + np.asarray(log_decay(modes["gate_mode"], g, A_log, dt_bias), real)
+    per_decay, bound = per_token, modes.get("lower_bound")
+    if modes.get("decay") == "channel":
+        per_decay = np.zeros((len(q), heads, q.shape[-1]), real)
+        A_log = None if A_log is None else A_log[:, None]
+        dt_bias = None if dt_bias is None else dt_bias.reshape(heads, -1)
+    g = per_decay + np.asarray(log_decay(modes["gate_mode"], g, A_log, dt_bias, bound), real)
     beta = per_token + np.asarray(strength(modes["beta_mode"], beta), real)
     q, k, v = (to_heads(x, heads) for x in (q * real(scale), k, v))
     return q, k, v, np.maximum(g, real(_LEAST_LOG)), beta
@@ -259,7 +280,7 @@ def _run_sequence(
         out[...] = 0
     if kind != "compute":
         return None
-    operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
+    operands = sequence_operands(np.float64, *part, **modes_of(options))
     shape = (out.shape[1], operands[0].shape[-1], out.shape[-1])
     flags = options.get("has_initial_state")
     initial = slots.load(read, shape) if flags is None or flags[n] else np.zeros(shape)
@@ -275,6 +296,8 @@ def _settings(arrays: dict[str, Any]) -> dict[str, Any]:
     options = dict(arrays)
     if options["gate_mode"] is None:
         named = "log" if options["A_log"] is None else "computed"
+        if options.get("lower_bound") is not None:
+            named = "lower_bound"
         options["gate_mode"] = "none" if options["g"] is None else named
     if options["beta_mode"] is None:
         options["beta_mode"] = "one" if options["beta"] is None else "given"
@@ -382,6 +405,8 @@ def gdn_decode(
     beta_mode: str | None = None,
     use_qk_l2norm: bool = False,
     scale: float | None = None,
+    decay: str = "head",
+    lower_bound: float | None = None,
     state: Array | None = None,
     state_out: Array | None = None,
     store_state: bool = True,
@@ -406,8 +431,9 @@ def gdn_decode(
     def row(x: Array | None, n: int, rank: int) -> Array | None:
         return None if x is None else x[n] if x.ndim == rank + 1 else x[n][None]
 
+    of_g = 3 if decay == "channel" else 2
     for n in range(len(q)):
-        part = (*(row(x, n, 3) for x in (q, k, v)), *(row(x, n, 2) for x in (g, beta)))
+        part = (*(row(x, n, 3) for x in (q, k, v)), row(g, n, of_g), row(beta, n, 2))
         _run_sequence(slots, n, part, rows_out[n], options)
     return out
 
@@ -465,6 +491,8 @@ def gdn_verify(
     beta_mode: str | None = None,
     use_qk_l2norm: bool = False,
     scale: float | None = None,
+    decay: str = "head",
+    lower_bound: float | None = None,
     state: Array | None = None,
     state_out: Array | None = None,
     store_state: bool = True,
@@ -510,7 +538,7 @@ def gdn_verify(
     read = 0 if accepted is None else written if every and state_out_indices is None else 1
     _check_operands(requests, options, read, written)
     for n in range(requests):
-        *part, rows, gate = _request(n, (q, k, v, g, beta, out, z), cu_seqlens)
+        *part, rows, gate = _request(n, (q, k, v, g, beta, out, z), cu_seqlens, decay)
         tree = None if parents is None else _tree(n, parents, cu_seqlens)
         if every and len(rows) == 0:
             continue
@@ -522,7 +550,7 @@ def gdn_verify(
         if kind != "compute":
             rows[...] = {"skip": rows, "zero": 0, "invalid": np.nan}[kind]
             continue
-        operands = sequence_operands(np.float64, *part, **{name: options[name] for name in _MODES})
+        operands = sequence_operands(np.float64, *part, **modes_of(options))
         initial = slots.load(source, (rows.shape[1], operands[0].shape[-1], rows.shape[-1]))
         if tree is None:
             o, states = tokens(*operands, initial)
@@ -552,12 +580,12 @@ def _tree(n: int, parents: Array, cu_seqlens: Array | None) -> list[int]:
     return [int(parent) for parent in parents.reshape(-1)[cu_seqlens[n] : cu_seqlens[n + 1]]]
 
 
-def _request(n: int, arrays: tuple[Any, ...], cu_seqlens: Array | None) -> list[Any]:
+def _request(n: int, arrays: tuple[Any, ...], cu_seqlens: Array | None, decay: str) -> list[Any]:
     """The tokens of request n, as views, of q, k, v, g, beta, out and z."""
     if cu_seqlens is None:
         return [None if x is None else x[n] for x in arrays]
     span = slice(int(cu_seqlens[n]), int(cu_seqlens[n + 1]))
-    inner = (2, 2, 2, 1, 1, 2, 2)  # dimensions besides those of tokens
+    inner = (2, 2, 2, 2 if decay == "channel" else 1, 1, 2, 2)  # dimensions besides the tokens'
     return [
         None if x is None else (x[0] if x.ndim > d + 1 else x)[span] for x, d in zip(arrays, inner)
     ]

@@ -47,3 +47,11 @@ def test_rounding_is_to_nearest_even():
     expected = [1, 1 + 2 * step, 1 + step, -1, np.inf]
     np.testing.assert_array_equal(bf16(at), expected)
     assert np.isnan(bf16(np.array([np.nan], np.float32)))[0]
+
+
+def test_channels_that_share_a_decay_have_that_of_a_head():
+    q, k, v, g, beta, state = operands(31)
+    rows = np.repeat(g[:, :, None], q.shape[-1], axis=2)
+    expected = recurrence.tokens(q, k, v, g, beta, state)
+    for found, of_head in zip(recurrence.tokens(q, k, v, rows, beta, state), expected):
+        np.testing.assert_array_equal(found, of_head)
