@@ -236,7 +236,7 @@ def gdn_conv(
     activation: str = "silu",
     store_state: bool = True,
     state_layout: str | None = None,
-    decay: str = "head",
+    decay: str | None = None,
     beta_mode: str | None = None,
     use_qk_l2norm: bool = False,
     stored_states: str = "last",

@@ -181,7 +181,7 @@ def launch(op, **changed):
         ({"out": None}, "gdn_decode: out is None; accepted: an array"),
         ({"out": [1]}, "out: is of type list; accepted: arrays with __dlpack__"),
         ({"out": FakeArray(1, H, D)}, "gdn_decode: out has dtype f32; accepted: bf16"),
-        ({"A_log": FakeArray(H)}, "gdn_decode: A_log is given; accepted: None, gate_mode is not"),
+        ({"A_log": FakeArray(H)}, "gdn_decode: A_log is given; accepted: None, gate_mode is"),
         ({"stream": "main"}, "stream = 'main'; accepted: a cudaStream_t as an int, or None"),
         ({"stream": 1 << 70}, f"stream = {1 << 70}; accepted: a cudaStream_t"),
         ({"scale": "half"}, "scale = 'half'; accepted: a number, or None"),
