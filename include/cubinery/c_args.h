@@ -74,7 +74,7 @@ typedef struct CubineryDecodeArgs {
   const int64_t* scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
-  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  /* the least of the decay's logarithm, -5 to below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* with output_norm only; NULL: 1e-6 */
   const float* norm_eps;
@@ -150,7 +150,7 @@ typedef struct CubineryPrefillArgs {
   const int64_t* checkpoint_every;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
-  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  /* the least of the decay's logarithm, -5 to below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
   int64_t max_seqlen;
@@ -220,7 +220,7 @@ typedef struct CubineryVerifyArgs {
   const int64_t* scratch_slot;
   /* q is multiplied by it; NULL: key_dim^-1/2 */
   const float* scale;
-  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  /* the least of the decay's logarithm, -5 to below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* with output_norm only; NULL: 1e-6 */
   const float* norm_eps;
@@ -284,7 +284,7 @@ typedef struct CubineryCommitArgs {
   /* the slot that rows of padding are computed on; needs pad_slot_id, without zero_padding; NULL:
    * they are not computed */
   const int64_t* scratch_slot;
-  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  /* the least of the decay's logarithm, -5 to below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;

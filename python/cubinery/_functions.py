@@ -99,7 +99,7 @@ def gdn_decode(
         scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
             zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
-        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+        lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
             lower_bound.
         norm_eps: with output_norm only; None: 1e-6.
         output_dtype: None: out's, else q's.
@@ -248,7 +248,7 @@ def gdn_prefill(
         scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
             zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
-        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+        lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
             lower_bound.
         max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
         output_dtype: None: out's, else q's.
@@ -408,7 +408,7 @@ def gdn_verify(
         scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
             zero_padding; None: they are not computed.
         scale: q is multiplied by it; None: key_dim^-1/2.
-        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+        lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
             lower_bound.
         norm_eps: with output_norm only; None: 1e-6.
         output_dtype: None: out's, else q's.

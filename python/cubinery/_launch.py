@@ -96,7 +96,7 @@ class DecodeLaunch(Operator[DecodeProblem]):
             scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
                 zero_padding; None: they are not computed.
             scale: q is multiplied by it; None: key_dim^-1/2.
-            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
                 lower_bound.
             norm_eps: with output_norm only; None: 1e-6.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -214,7 +214,7 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             checkpoint_every: tokens from one checkpoint to the next, a multiple of the problem's;
                 None: the problem's.
             scale: q is multiplied by it; None: key_dim^-1/2.
-            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
                 lower_bound.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -330,7 +330,7 @@ class VerifyLaunch(Operator[VerifyProblem]):
             scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
                 zero_padding; None: they are not computed.
             scale: q is multiplied by it; None: key_dim^-1/2.
-            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
                 lower_bound.
             norm_eps: with output_norm only; None: 1e-6.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
@@ -425,7 +425,7 @@ class CommitLaunch(Operator[CommitProblem]):
                 negative one does; state_location pool only; None: no index is padding.
             scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
                 zero_padding; None: they are not computed.
-            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
                 lower_bound.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of k or
