@@ -1,9 +1,10 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all|published] [--gates qwen|strong|undecayed|init|extreme] [--only OPERATOR]
-           [--contenders cubinery,fla,flash_qla,flashinfer] [--replays 40] [--budget SECONDS]
-           [--out FILE.json] [--commit abc1234]
+compare.py [--rows quick|all|published|kda] [--gates qwen|strong|undecayed|init|extreme]
+           [--only OPERATOR] [--contenders cubinery,fla,flash_qla,flashinfer]
+           [--replays 40] [--budget SECONDS] [--out FILE.json] [--commit abc1234]
            OPERATOR: prefill, decode, verify or conv
+           --rows kda: Kimi Delta Attention, by cubinery,cubinery_gdn,fla,vllm
 compare.py table FILE.json
 compare.py plot FILE.json --out FOLDER
 """
@@ -15,6 +16,9 @@ from pathlib import Path
 
 from compare import record, rows
 
+CONTENDERS = "cubinery,fla,flash_qla,flashinfer"
+KDA_CONTENDERS = "cubinery,cubinery_gdn,fla,vllm"
+
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -23,12 +27,15 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
         "--gates", choices=rows.GATES, help="on all rows; default: all on one shape"
     )
     parser.add_argument("--only", choices=("prefill", "decode", "verify", "conv"))
-    parser.add_argument("--contenders", default="cubinery,fla,flash_qla,flashinfer")
+    parser.add_argument("--contenders", help=f"{CONTENDERS}; of kda {KDA_CONTENDERS}")
     parser.add_argument("--replays", type=int, default=40)
     parser.add_argument("--budget", type=float, default=float("inf"), help="seconds")
     parser.add_argument("--out", help="where the record goes")
     parser.add_argument("--commit", default="unknown")
-    return parser.parse_args(arguments)
+    parsed = parser.parse_args(arguments)
+    if parsed.contenders is None:
+        parsed.contenders = KDA_CONTENDERS if parsed.rows == "kda" else CONTENDERS
+    return parsed
 
 
 def compare(arguments: argparse.Namespace) -> int:

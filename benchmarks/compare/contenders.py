@@ -1,28 +1,31 @@
 """Who is compared: each turns a row's data into launches.  A package is imported when it is asked for.
 
-A launch takes the number of a set and returns (o, state): o as data.expected() has it or without its
-dimensions of one (of a convolution q, k and v), state with the layout that Prepared.state_layout
-names.  Everything that a user
-would do once (operators, workspaces, other forms of the gates, index tensors) is done before.
+A launch takes the number of a set and returns (o, state), of a layer (o, state, window): o as
+data.expected() has it or without its dimensions of one (of a convolution q, k and v), state with the
+layout that Prepared.state_layout names.  Everything that a user would do once (operators, workspaces,
+other forms of the gates, index tensors) is done before.
 """
 
 import functools
 import importlib
 import importlib.metadata
+import importlib.util
 import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from compare.data import DTYPES, ConvData, DecodeData, PrefillData
-from compare.rows import DIM
+from compare.data import NORM_EPS, ConvData, DecodeData, LayerData, PrefillData
+from compare.record import OURS, YARDSTICK
+from compare.rows import DIM, VerifyRow
 
 Outputs = Tensor | tuple[Tensor, Tensor, Tensor]
-Launch = Callable[[int], tuple[Outputs, Tensor]]
+Launch = Callable[[int], tuple[Outputs, *tuple[Tensor, ...]]]
 
 
 @dataclass
@@ -34,16 +37,20 @@ class Prepared:
     note: str = ""  # what its user should know about the figure
     # [sets, B]: the state is a pool, and these are the sets' places in it.
     slots: Tensor | None = None
+    # What is right, where it is not what the row's data say.
+    expected: Callable[[], tuple[Tensor, ...]] | None = None
 
-    def result(self) -> tuple[Tensor, Tensor]:
-        """Launches once on set 0: o, and its states as [N, HV, K, V]; of a convolution [N, T, C] and
-        [N, C, W]."""
-        o, state = self.launch(0)
+    def result(self) -> tuple[Tensor, ...]:
+        """Launches once on set 0: o, and its states as [N, HV, K, V], of a layer the convolution's too;
+        of a convolution [N, T, C] and [N, C, W]."""
+        o, *states = self.launch(0)
         if isinstance(o, tuple):
             o = torch.cat([x.flatten(-2) for x in o], -1)
         if self.slots is not None:
-            state = state[self.slots[0].long()]
-        return o, state.transpose(-1, -2) if self.state_layout == "vk" else state
+            states = [state[self.slots[0].long()] for state in states]
+        if self.state_layout == "vk":
+            states[0] = states[0].transpose(-1, -2)
+        return o, *states
 
 
 class Contender(Protocol):
@@ -78,10 +85,13 @@ class Cubinery:
             self.nvrtc = self._context.nvrtc_version
         except self._library.UnsupportedError:  # offline
             self.nvrtc = "none"
-        self.name = "cubinery"
+        self.name = OURS
 
     def decode(self, data: DecodeData) -> Prepared:
-        problem = self._library.DecodeProblem(**_engine_fields(data))
+        fields = _engine_fields(data)
+        if isinstance(data, LayerData):
+            fields |= _around_fields(data)
+        problem = self._library.DecodeProblem(**fields)
         operator = self._library.Decode(self._context, problem)
         return self._in_place(operator, data, lambda x: x[:, 0])
 
@@ -99,20 +109,29 @@ class Cubinery:
     ) -> Prepared:
         """`rows_of`: what the operator takes of a tensor of tokens."""
         pool = data.vk_pool()
-        outs = [_unwritten(rows_of(s.v)) for s in data.sets]
-        rows = [[rows_of(x) for x in (s.q, s.k, s.v, s.a, s.b)] for s in data.sets]
+        states = (pool,)
+        fixed = data.gates | {"state": pool}
+        names = {"g": "a", "beta": "b"}  # of arguments: of members of sets
+        if isinstance(data, LayerData):
+            windows = data.window_pool()
+            states += (windows,)
+            fixed |= {"conv_weight": data.weight, "conv_state": windows}
+            fixed |= {"norm_weight": data.norm_weight, "norm_eps": NORM_EPS}
+            names |= {"x": "x", "z": "z"}
+        else:
+            names |= {"q": "q", "k": "k", "v": "v"}
+        rows = [{to: rows_of(getattr(s, name)) for to, name in names.items()} for s in data.sets]
+        outs = [_unwritten(each.get("v", each.get("z"))) for each in rows]
 
-        def launch(at: int) -> tuple[Tensor, Tensor]:
+        def launch(at: int) -> tuple[Tensor, ...]:
             operator(
-                *rows[at],
-                A_log=data.A_log,
-                dt_bias=data.dt_bias,
+                **rows[at],
+                **fixed,
                 out=outs[at],
-                state=pool,
                 state_indices=data.slots[at],
                 stream=current_stream(),
             )
-            return outs[at], pool
+            return outs[at], *states
 
         return Prepared(launch, "vk", _pool_note(data), data.slots)
 
@@ -192,6 +211,34 @@ class Cubinery:
         return Prepared(launch, "columns", "one kernel")
 
 
+class CubineryOfHeads(Cubinery):
+    """A yardstick beside rows with decays of channels: the same operators with one decay for each head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = YARDSTICK
+
+    def decode(self, data: DecodeData) -> Prepared:
+        return self._prepared(super().decode, data)
+
+    def verify(self, data: DecodeData) -> Prepared:
+        return self._prepared(super().verify, data)
+
+    def _prepared(self, prepare: Callable[[DecodeData], Prepared], data: DecodeData) -> Prepared:
+        if not data.row.by_channel:
+            raise NotOffered("a head has one decay in this row")
+        own = data.by_head()
+        prepared = prepare(own)
+        prepared.expected = own.expected
+        return prepared
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        raise NotOffered("a head has one decay in this row")
+
+    def conv(self, data: ConvData) -> Prepared:
+        raise NotOffered("there are no decays in this row")
+
+
 def _windows(data: ConvData) -> list[Tensor]:
     """The states of each set, to be updated in place, or where final ones go."""
     row = data.row
@@ -213,9 +260,20 @@ def _engine_fields(data: DecodeData) -> dict[str, object]:
         "state_dtype": row.state_dtype,
         "state_layout": "vk",
         "state_location": "pool",
-        "gate_mode": "computed",
+        "decay": row.decay,
+        "gate_mode": "lower_bound" if row.by_channel else "computed",
         "beta_mode": "logit",
         "use_qk_l2norm": True,
+    }
+
+
+def _around_fields(data: LayerData) -> dict[str, object]:
+    """Of cubinery's decode: the convolution in front and the norm behind, with vLLM's dtypes."""
+    return {
+        "conv_width": data.row.width,
+        "conv_weight_dtype": "f32",
+        "conv_state_layout": "channels",
+        "output_norm": "sigmoid_gated_rms",
     }
 
 
@@ -246,6 +304,10 @@ class Fla:
         self.name = f"fla-{importlib.import_module('fla').__version__}"
 
     def decode(self, data: DecodeData) -> Prepared:
+        if isinstance(data, LayerData):
+            raise NotOffered("no kernel has the convolution, decode and the norm")
+        if data.row.by_channel:
+            return _fla_kda(data)
         stores = data.row.stored == "last"
 
         def launch(at: int) -> tuple[Tensor, Tensor]:
@@ -329,6 +391,44 @@ class FlashQla:
         raise NotOffered("the release has no convolution")
 
 
+def _fla_kda(data: DecodeData) -> Prepared:
+    """What is inside FLA's fused_recurrent_kda: it takes a pool and an output, which that does not pass
+    on.  In a pool it stores a state for every token, so of several tokens states are dense."""
+    step = importlib.import_module("fla.ops.kda.fused_recurrent").fused_recurrent_kda_fwd
+    stores, dense = data.row.stored == "last", isinstance(data.row, VerifyRow)
+    if dense:
+        states = [s.state.transpose(-1, -2).contiguous() for s in data.sets]
+        places: list[dict[str, Tensor]] = [{} for _ in data.sets]
+    else:
+        states = [data.vk_pool()] * len(data.sets)
+        # Each aligned, so that one kernel serves all.
+        places = [{"ssm_state_indices": slots.clone()} for slots in data.slots]
+    outs = [_unwritten(s.v) for s in data.sets]
+    gates = data.gates | {"dt_bias": data.dt_bias.flatten()}
+
+    def launch(at: int) -> tuple[Tensor, Tensor]:
+        s = data.sets[at]
+        step(
+            *(s.q, s.k, s.v, s.a, s.b),
+            **gates,
+            scale=DIM**-0.5,
+            use_gate_in_kernel=True,
+            use_beta_sigmoid_in_kernel=True,
+            use_qk_l2norm_in_kernel=True,
+            state_v_first=True,
+            initial_state=states[at],
+            inplace_final_state=stores,
+            out=outs[at],
+            **places[at],
+        )
+        return outs[at], states[at]
+
+    if dense:
+        note = f"dense states, {'updated in place' if stores else 'not updated'}"
+        return Prepared(launch, "vk", note)
+    return Prepared(launch, "vk", _pool_note(data), data.slots)
+
+
 def _tune_again(kernel: Any) -> None:
     """Lets FLA's tuner choose for this row.  Its key has no number of tokens, so that otherwise what it
     measured first, here or in an earlier process, would stay for all."""
@@ -359,6 +459,11 @@ def _fla_prefill(
     return Prepared(launch, "kv")
 
 
+def _refuse_channels(data: DecodeData) -> None:
+    if data.row.by_channel:
+        raise NotOffered("only its Gated DeltaNet is compared")
+
+
 class FlashInfer:
     """flashinfer-python: gates as alpha = exp(g) in f32, states [V, K]."""
 
@@ -371,6 +476,7 @@ class FlashInfer:
         self.name = f"flashinfer-{package_version('flashinfer-python')}"
 
     def decode(self, data: DecodeData) -> Prepared:
+        _refuse_channels(data)
         pool = data.vk_pool()
         outs = [_unwritten(s.v) for s in data.sets]
 
@@ -389,6 +495,7 @@ class FlashInfer:
 
     def verify(self, data: DecodeData) -> Prepared:
         """Its kernels for f32 states, for bf16 ones, and for these without new states."""
+        _refuse_channels(data)
         pool = data.vk_pool()
         outs = [_unwritten(s.v) for s in data.sets]
         keeps = data.row.stored == "none"
@@ -468,13 +575,72 @@ class FlashInfer:
         raise NotOffered("not among its operators of Gated DeltaNet")
 
 
+class Vllm:
+    """vLLM's fused_kda_decode: the convolution, decode and the norm in one launch.  Of vLLM only the
+    library with the kernel is loaded."""
+
+    HEADS = (12, 24, 48, 96)
+
+    def __init__(self) -> None:
+        torch.ops.load_library(str(_vllm_library()))
+        self._decode = torch.ops._C.fused_kda_decode
+        self.name = f"vllm-{package_version('vllm')}"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        row = data.row
+        if not (isinstance(data, LayerData) and row.by_channel and row.state_dtype == "f32"):
+            raise NotOffered("its kernel has f32 states, the convolution and the norm")
+        if row.v_heads not in self.HEADS or row.qk_heads != row.v_heads:
+            raise NotOffered(f"its kernel is for {', '.join(map(str, self.HEADS))} heads")
+        pool, windows = data.vk_pool(), data.window_pool()
+        weight = data.weight.view(3, -1, row.width).transpose(1, 2).contiguous()
+        # a, b and o: requests where others have tokens, [1, B, ...].
+        rows = [(s.x[:, 0], s.a[:, 0][None], s.b[:, 0][None], s.z[:, 0]) for s in data.sets]
+        outs = [_unwritten(s.z[:, 0][None]) for s in data.sets]
+        gates = data.gates
+        dt_bias = data.dt_bias.flatten()
+
+        def launch(at: int) -> tuple[Tensor, ...]:
+            x, a, b, z = rows[at]
+            self._decode(
+                *(x, weight, None, windows, a, b),
+                *(data.A_log, dt_bias, data.slots[at], pool, outs[at]),
+                *(gates["lower_bound"], z, data.norm_weight, NORM_EPS),
+            )
+            return outs[at], pool, windows
+
+        return Prepared(launch, "vk", _pool_note(data), data.slots)
+
+    def verify(self, data: DecodeData) -> Prepared:
+        raise NotOffered("only its decode with the convolution and the norm is compared")
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        raise NotOffered("only its decode with the convolution and the norm is compared")
+
+    def conv(self, data: ConvData) -> Prepared:
+        raise NotOffered("only its decode with the convolution and the norm is compared")
+
+
+def _vllm_library() -> Path:
+    """COMPARE_VLLM_LIBRARY, or the installed vLLM's.  Raises ModuleNotFoundError."""
+    if given := os.environ.get("COMPARE_VLLM_LIBRARY"):
+        return Path(given)
+    vllm = importlib.util.find_spec("vllm")  # not imported, which takes long
+    for folder in (vllm.submodule_search_locations or []) if vllm else []:
+        if found := sorted(Path(folder).glob("_C_stable_libtorch*.so")):
+            return found[0]
+    raise ModuleNotFoundError("no vllm is installed, and COMPARE_VLLM_LIBRARY is not set")
+
+
 LOADERS: dict[str, Callable[[], Contender]] = {
     "cubinery": Cubinery,
+    "cubinery_gdn": CubineryOfHeads,
     "fla": Fla,
     "flash_qla": FlashQla,
     "flashinfer": FlashInfer,
+    "vllm": Vllm,
 }
-WITHOUT_CONVOLUTION = ("flash_qla", "flashinfer")
+WITHOUT_CONVOLUTION = ("cubinery_gdn", "flash_qla", "flashinfer", "vllm")
 
 
 def package_version(distribution: str) -> str:

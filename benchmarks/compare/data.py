@@ -1,19 +1,22 @@
 """Operands of one row: random tensors, copied for each set, and what a right result is."""
 
+import copy
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from compare import reference
-from compare.rows import DIM, ConvRow, DecodeRow, PrefillRow, Row
+from compare.rows import DIM, LOWER_BOUND, ConvRow, DecodeRow, LayerRow, PrefillRow, Row
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
 _SEED = 6
 _KEY_CORRELATION = 0.9  # init
+NORM_EPS = 1e-5  # of the norm behind a layer's o
 
 
 def _random(device: str) -> torch.Generator:
@@ -33,6 +36,11 @@ def _initial_gates(random: torch.Generator, heads: int) -> tuple[Tensor, Tensor]
     a_log = _uniform(random, 1, 16, heads).log()
     steps = _uniform(random, math.log(1e-3), math.log(0.1), heads).exp()
     return a_log, steps.expm1().log()
+
+
+def _bounded_gates(random: torch.Generator, heads: int) -> tuple[Tensor, Tensor]:
+    """A_log [heads] and dt_bias [heads, 128]: channels that keep nearly all beside some near the bound."""
+    return 0.3 * _normal(random, heads), 2 * _normal(random, heads, DIM) - 2
 
 
 def log_decay(row: PrefillRow, random: torch.Generator) -> Tensor:
@@ -72,7 +80,8 @@ class PrefillSet:
 
 @dataclass
 class DecodeSet:
-    """q, k [B, T, H, 128], v [B, T, HV, 128], a, b [B, T, HV], all bf16; state [B, HV, K, V]."""
+    """q, k [B, T, H, 128], v [B, T, HV, 128], b [B, T, HV], a the same or, of channels,
+    [B, T, HV, 128], all bf16; state [B, HV, K, V]."""
 
     q: Tensor
     k: Tensor
@@ -83,6 +92,19 @@ class DecodeSet:
 
 
 @dataclass
+class LayerSet:
+    """x [B, 1, C], a, b and state as of a DecodeSet, z [B, 1, HV, 128], window [B, C, W - 1]; all but
+    state bf16."""
+
+    x: Tensor
+    a: Tensor
+    b: Tensor
+    z: Tensor
+    state: Tensor
+    window: Tensor
+
+
+@dataclass
 class ConvSet:
     """x [N, T, C]; state [N, C, W] or None, both bf16."""
 
@@ -90,7 +112,7 @@ class ConvSet:
     state: Tensor | None
 
 
-def _copies(first: PrefillSet | DecodeSet | ConvSet, count: int) -> list:
+def _copies(first: PrefillSet | DecodeSet | LayerSet | ConvSet, count: int) -> list:
     """`first` and count - 1 copies of it in memory of their own."""
     copy = lambda x: None if x is None else x.clone()
     fields = vars(first)
@@ -154,51 +176,127 @@ class PrefillData:
 
 
 class DecodeData:
-    """The sets of a decode or verify row, all of the same values.  A_log, dt_bias: [HV] f32.
+    """The sets of a decode or verify row, all of the same values.  A_log: [HV] f32; dt_bias: the same,
+    or of channels [HV, 128].
 
-    slots: [sets, B] int32, the requests' places in a pool of sets * B states, scattered.
+    slots: [sets, B] int32, the requests' places in a pool of sets * B + 1 states, scattered.  Slot 0,
+    which is padding for vLLM, is nobody's.
     """
 
     def __init__(self, row: DecodeRow, device: str = "cuda", sets: int | None = None):
         self.row, self.device = row, device
         random = _random(device)
-        bf16 = torch.bfloat16
-        batch, tokens, heads = row.batch, row.tokens, row.v_heads
-        first = DecodeSet(
-            _normal(random, batch, tokens, row.qk_heads, DIM).to(bf16),
-            _normal(random, batch, tokens, row.qk_heads, DIM).to(bf16),
-            _normal(random, batch, tokens, heads, DIM).to(bf16),
-            _normal(random, batch, tokens, heads).to(bf16),
-            _normal(random, batch, tokens, heads).to(bf16),
-            _normal(random, batch, heads, DIM, DIM).to(DTYPES[row.state_dtype]),
-        )
-        self.A_log, self.dt_bias = _initial_gates(random, heads)
-        self.sets: list[DecodeSet] = _copies(first, sets or row.sets)
-        count = len(self.sets) * batch
-        order = torch.randperm(count, generator=random, device=device)
-        self.slots = order.to(torch.int32).view(len(self.sets), batch)
+        first = self._first(random)
+        gates = _bounded_gates if row.by_channel else _initial_gates
+        self.A_log, self.dt_bias = gates(random, row.v_heads)
+        self.sets: list = _copies(first, sets or row.sets)
+        count = len(self.sets) * row.batch
+        order = torch.randperm(count, generator=random, device=device) + 1
+        self.slots = order.to(torch.int32).view(len(self.sets), row.batch)
 
-    def vk_pool(self) -> Tensor:
-        """A pool of its own with every set's states at its slots, [slots, HV, V, K]."""
-        states = self.sets[0].state
-        pool = states.new_empty(self.slots.numel(), *states.shape[1:])
+    def _first(self, random: torch.Generator) -> Any:
+        """The first set."""
+        heads = self.row.v_heads
+        q, k, v = (
+            self._tokens(random, each, DIM)
+            for each in (self.row.qk_heads, self.row.qk_heads, heads)
+        )
+        return DecodeSet(q, k, v, *self._gates(random), self._states(random))
+
+    def _tokens(self, random: torch.Generator, *shape: int) -> Tensor:
+        return _normal(random, self.row.batch, self.row.tokens, *shape).to(torch.bfloat16)
+
+    def _gates(self, random: torch.Generator) -> tuple[Tensor, Tensor]:
+        heads = (self.row.v_heads,)
+        a = self._tokens(random, *heads, *((DIM,) if self.row.by_channel else ()))
+        return a, self._tokens(random, *heads)
+
+    def _states(self, random: torch.Generator) -> Tensor:
+        states = _normal(random, self.row.batch, self.row.v_heads, DIM, DIM)
+        return states.to(DTYPES[self.row.state_dtype])
+
+    @property
+    def gates(self) -> dict[str, Any]:
+        """What the gates are computed from, besides a and b."""
+        bound = {"lower_bound": LOWER_BOUND} if self.row.by_channel else {}
+        return {"A_log": self.A_log, "dt_bias": self.dt_bias} | bound
+
+    def by_head(self) -> Self:
+        """The same, but that a head's decay is that which its first channel gives, by softplus."""
+        other = copy.copy(self)
+        other.row = replace(self.row, decay="head")
+        other.sets = [replace(s, a=s.a[..., 0].contiguous()) for s in self.sets]
+        other.dt_bias = self.dt_bias[:, 0].contiguous()
+        return other
+
+    def _pool(self, name: str) -> Tensor:
+        """A pool of its own with every set's states of this name at its slots."""
+        states = getattr(self.sets[0], name).transpose(-1, -2)
+        pool = states.new_empty(self.slots.numel() + 1, *states.shape[1:])
         for slots, s in zip(self.slots, self.sets):
-            pool[slots.long()] = s.state.transpose(-1, -2)
+            pool[slots.long()] = getattr(s, name).transpose(-1, -2)
         return pool
 
-    def expected(self) -> tuple[Tensor, Tensor]:
+    def vk_pool(self) -> Tensor:
+        """[slots, HV, V, K]."""
+        return self._pool("state")
+
+    def expected(self) -> tuple[Tensor, ...]:
         """float64 o [B, T, HV, V] and the states that are there afterwards, [B, HV, K, V]."""
         s = self.sets[0]
-        heads = self.row.v_heads
-        q, k = (reference.to_heads(x, heads) for x in (s.q, s.k))
+        o, state = self._recurrence(s.q, s.k, s.v)
+        return o, s.state.double() if self.row.stored == "none" else state
+
+    def _recurrence(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        """o and the states after all tokens."""
+        s = self.sets[0]
+        q, k = (reference.to_heads(x, self.row.v_heads) for x in (q, k))
         q, k = (x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q, k))
-        g = -self.A_log.double().exp() * F.softplus(s.a.double() + self.dt_bias.double())
-        beta, v, state = s.b.double().sigmoid(), s.v.double(), s.state.double()
+        g, beta, v, state = self._log_decay(), s.b.double().sigmoid(), v.double(), s.state.double()
         o = torch.empty_like(v)
         for t in range(self.row.tokens):
             tokens = (x[:, t] for x in (q, k, v, g, beta))
             o[:, t], state = reference.step(*tokens, state, DIM**-0.5)
-        return o, s.state.double() if self.row.stored == "none" else state
+        return o, state
+
+    def _log_decay(self) -> Tensor:
+        x = self.sets[0].a.double() + self.dt_bias.double()
+        rate = self.A_log.double().exp()
+        if self.row.by_channel:
+            return LOWER_BOUND * (rate[:, None] * x).sigmoid()
+        return -rate * F.softplus(x)
+
+
+class LayerData(DecodeData):
+    """The sets of a layer's row.  weight: of the convolution, [C, W] f32, the channels of q, k and v
+    behind each other; norm_weight: [128] f32."""
+
+    row: LayerRow
+
+    def _first(self, random: torch.Generator) -> LayerSet:
+        channels, width = self.row.channels, self.row.width
+        self.weight = _uniform(random, -0.5, 0.5, channels, width)
+        self.norm_weight = _uniform(random, 0.5, 1.5, DIM)
+        window = _normal(random, self.row.batch, channels, width - 1).to(torch.bfloat16)
+        return LayerSet(
+            self._tokens(random, channels),
+            *self._gates(random),
+            self._tokens(random, self.row.v_heads, DIM),
+            self._states(random),
+            window,
+        )
+
+    def window_pool(self) -> Tensor:
+        """[slots, C, W - 1], whose channels are neighbours in memory."""
+        return self._pool("window").transpose(-1, -2)
+
+    def expected(self) -> tuple[Tensor, ...]:
+        """The convolution's new states, [B, C, W - 1], besides."""
+        s = self.sets[0]
+        y, window = reference.convolution(s.x, self.weight, s.window)
+        parts = y.split([heads * DIM for heads in self.row.heads], -1)
+        o, state = self._recurrence(*(part.unflatten(-1, (-1, DIM)) for part in parts))
+        return reference.gated_norm(o, s.z, self.norm_weight, NORM_EPS), state, window.double()
 
 
 class ConvData:
@@ -239,5 +337,5 @@ Data = PrefillData | DecodeData | ConvData
 
 def make(row: Row, device: str = "cuda", sets: int | None = None) -> Data:
     """The data of a row; `sets` in place of as many as keep L2 cold."""
-    kinds = {PrefillRow: PrefillData, ConvRow: ConvData}
+    kinds = {PrefillRow: PrefillData, ConvRow: ConvData, LayerRow: LayerData}
     return kinds.get(type(row), DecodeData)(row, device, sets)

@@ -11,7 +11,7 @@ matplotlib.use("Agg")
 from matplotlib import pyplot as plt  # noqa: E402: the back end has to be chosen first
 from matplotlib.ticker import FuncFormatter, LogLocator  # noqa: E402
 
-from compare.record import in_order  # noqa: E402
+from compare.record import in_order, variant  # noqa: E402
 
 _COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37", "#6e7781")
 _FLOOR = "#8c959f"
@@ -73,14 +73,13 @@ def prefill_latency(root: dict[str, Any]):
 
 
 def decode_latency(root: dict[str, Any]):
-    """By state dtype and heads; None without decode rows."""
+    """By state dtype, heads and kind of decays; None without decode rows."""
     panels = defaultdict(list)
     for row in root["rows"]:
         if row["op"] == "gdn_decode":
-            name = (
-                f"{row['qk_heads']} key, {row['v_heads']} value heads, {row['state_dtype']} state"
-            )
-            panels[name].append(row)
+            parts = [f"{row['qk_heads']} key, {row['v_heads']} value heads"]
+            parts += [f"{row['state_dtype']} state", variant(row)]
+            panels[", ".join(filter(None, parts))].append(row)
     if not panels:
         return None
     return _panels(panels, "batch", "requests", _colours(root["rows"]), f"Decode, {root['gpu']}")

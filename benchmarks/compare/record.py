@@ -12,6 +12,7 @@ from typing import Any
 from compare.rows import Row
 
 OURS = "cubinery"
+YARDSTICK = "cubinery-gdn"  # ours too, with one decay for each head: beside decays of channels
 # Whose versions a record names, where they are installed.
 PACKAGES = (
     "cubinery",
@@ -24,6 +25,7 @@ PACKAGES = (
     "flash-qla",
     "tilelang",
     "flashinfer-python",
+    "vllm",
     "nvidia-cutlass-dsl",
     "numpy",
 )
@@ -66,16 +68,17 @@ class Record:
         self.root: dict[str, Any] = {"format": 1, **head, "rows": []}
 
     def put(self, row: Row, entries: dict[str, dict[str, Any]]) -> None:
-        """Adds a row: our figures at its top level, the peers' medians in peers_ms, everything in
-        contenders."""
+        """Adds a row: our figures at its top level, the yardstick's median in gdn_ms, the peers' in
+        peers_ms, everything in contenders."""
         line = dict(row.identity)
         ours = entries.get(OURS, {})
         for name in ("ms", "ms_p10", "ms_p90", "error_o", "error_state"):
             if name in ours:
                 line[name] = ours[name]
-        line["peers_ms"] = {
-            name: entry["ms"] for name, entry in entries.items() if name != OURS and "ms" in entry
-        }
+        times = {name: entry["ms"] for name, entry in entries.items() if "ms" in entry}
+        if YARDSTICK in times:
+            line["gdn_ms"] = times[YARDSTICK]
+        line["peers_ms"] = {n: ms for n, ms in times.items() if n not in (OURS, YARDSTICK)}
         copy_rate = self.root["ceilings"]["copy_tb_s"]
         line["byte_floor_ms"] = significant(row.least_bytes / (copy_rate * 1e9))
         line["label"] = row.label
@@ -109,6 +112,12 @@ class Record:
         os.replace(temporary, self._path)
 
 
+def variant(line: dict[str, Any]) -> str:
+    """What sets a row apart from decode or verify of Gated DeltaNet alone; "" for these."""
+    parts = ["decays of channels"] if line.get("decay") == "channel" else []
+    return ", ".join(parts + (["convolution and norm"] if "conv_width" in line else []))
+
+
 def in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a record by operation, heads and size; they are measured in another order."""
 
@@ -117,10 +126,11 @@ def in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if line["op"] == "gdn_conv":
             return ("gdn_conv", not line["varlen"], line["sequences"], line["tokens"], heads)
         if line["op"] == "gdn_decode":
-            return ("gdn_decode", line["state_dtype"] != "f32", heads, line["batch"])
+            wide = line["state_dtype"] != "f32"
+            return ("gdn_decode", variant(line), wide, heads, line["batch"])
         if line["op"] == "gdn_verify":
             stored, wide = line["stored_states"] != "none", line["state_dtype"] != "f32"
-            return ("gdn_verify", stored, wide, heads, line["tokens"], line["batch"])
+            return ("gdn_verify", variant(line), stored, wide, heads, line["tokens"], line["batch"])
         return ("gdn_prefill", heads, line["protocol"], len(line["seqlens"]), sum(line["seqlens"]))
 
     return sorted(lines, key=place)

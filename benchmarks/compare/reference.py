@@ -17,11 +17,14 @@ def to_heads(x: Tensor, heads: int) -> Tensor:
 def step(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """One token: q, k [..., H, K], v [..., H, V], g, beta [..., H], state [..., H, K, V], float64.
+    """One token: q, k [..., H, K], v [..., H, V], beta [..., H], state [..., H, K, V], float64.  g: of
+    heads, [..., H], or of channels, [..., H, K].
 
     Returns o [..., H, V] and the new state.
     """
-    state = state * g.exp()[..., None, None]
+    if g.ndim == beta.ndim:
+        g = g[..., None]
+    state = state * g.exp()[..., None]
     recalled = (k[..., None, :] @ state).squeeze(-2)
     new = beta[..., None] * (v - recalled)
     state = state + k[..., :, None] * new[..., None, :]
@@ -31,7 +34,8 @@ def step(
 def recurrence(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """One sequence, token by token: q, k [T, Hq, K], v [T, H, V], g, beta [T, H], state [H, K, V].
+    """One sequence, token by token: q, k [T, Hq, K], v [T, H, V], beta [T, H], state [H, K, V]; g as
+    step() has it.
 
     Returns float64 o [T, H, V] and the final state.
     """
@@ -47,7 +51,8 @@ def recurrence(
 def chunked(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """recurrence(), CHUNK tokens at a time: the new values of a chunk solve a triangular system.
+    """recurrence() with decays of heads, CHUNK tokens at a time: the new values of a chunk solve a
+    triangular system.
 
     With G the sum of g inside the chunk and S the state in front of it,
     u_i + beta_i sum_{j<i} e^(G_i - G_j) (k_i . k_j) u_j = beta_i (v_i - e^G_i S^T k_i).
@@ -75,7 +80,8 @@ def chunked(
 
 
 def convolution(x: Tensor, weight: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:
-    """With SiLU: x [N, T, C], weight [C, W], state [N, C, W], its newest column last, None: zeros.
+    """With SiLU: x [N, T, C], weight [C, W], state [N, C, W or W - 1], its newest column last, None:
+    zeros.
 
     Returns y [N, T, C] and the new state, both float32.
     """
@@ -83,11 +89,20 @@ def convolution(x: Tensor, weight: Tensor, state: Tensor | None) -> tuple[Tensor
     x, weight = x.float(), weight.float()
     if state is None:
         state = x.new_zeros(x.shape[0], x.shape[2], width)
-    inputs = torch.cat([state.float().transpose(1, 2), x], 1)  # [N, W + T, C]
+    columns = state.shape[2]
+    inputs = torch.cat([state.float().transpose(1, 2), x], 1)  # [N, columns + T, C]
     y = torch.zeros_like(x)
     for i in range(width):
-        y += weight[:, i] * inputs[:, i + 1 : i + 1 + x.shape[1]]
-    return F.silu(y), inputs[:, -width:].transpose(1, 2)
+        first = columns + 1 - width + i
+        y += weight[:, i] * inputs[:, first : first + x.shape[1]]
+    return F.silu(y), inputs[:, -columns:].transpose(1, 2)
+
+
+def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """o [..., V] over its root mean square, times weight [V] and sigmoid(z), in float64."""
+    o = o.double()
+    scale = (o.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return o * scale * weight.double() * z.double().sigmoid()
 
 
 def largest_error(actual: Tensor, expected: Tensor) -> float:

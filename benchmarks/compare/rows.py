@@ -6,27 +6,47 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 DIM = 128  # of keys and values
-WHICH = ("quick", "all", "published")
+WHICH = ("quick", "all", "published", "kda")
 GATES = ("qwen", "strong", "undecayed", "init", "extreme")
 BYTES = {"f32": 4, "bf16": 2, "f16": 2}
+LOWER_BOUND = -5.0  # of the logarithm of a channel's decay
 
 _L2_BYTES = 60_000_000  # of the largest device that is measured on
 
 
 @dataclass(frozen=True)
 class DecodeRow:
-    """One token for each of `batch` requests: gates from logits, q and k normalised in the kernel."""
+    """One token for each of `batch` requests: gates from logits, q and k normalised in the kernel.
+
+    `decay`: of a head (Gated DeltaNet), or of each channel of its keys (Kimi Delta Attention), whose
+    logarithms then lie above LOWER_BOUND.
+    """
 
     batch: int
     state_dtype: str = "f32"  # or bf16
     qk_heads: int = 16
     v_heads: int = 32
+    decay: str = "head"  # or channel
     tokens: ClassVar[int] = 1  # of each request
     stored: ClassVar[str] = "last"  # which new state
 
     @property
+    def by_channel(self) -> bool:
+        return self.decay == "channel"
+
+    @property
+    def _sizes(self) -> str:
+        """Of a label: heads and requests."""
+        return f"{self.qk_heads},{self.v_heads} B={self.batch}"
+
+    @property
+    def _kind(self) -> str:
+        """The end of a label."""
+        return " kda" if self.by_channel else ""
+
+    @property
     def label(self) -> str:
-        return f"decode {self.qk_heads},{self.v_heads} B={self.batch} {self.state_dtype}"
+        return f"decode {self._sizes} {self.state_dtype}{self._kind}"
 
     @property
     def least_bytes(self) -> int:
@@ -34,7 +54,7 @@ class DecodeRow:
         passes = 1 if self.stored == "none" else 2
         states = passes * self.v_heads * DIM * DIM * BYTES[self.state_dtype]
         rows = 2 * (2 * self.qk_heads + 2 * self.v_heads) * DIM  # q, k, v, o
-        gates = 2 * 2 * self.v_heads  # a, b
+        gates = 2 * self.v_heads * ((DIM if self.by_channel else 1) + 1)  # a, b
         return self.batch * (states + self.tokens * (rows + gates) + 4)  # 4: the slot
 
     @property
@@ -45,6 +65,7 @@ class DecodeRow:
     @property
     def identity(self) -> dict[str, Any]:
         """The members that name the row in a record of results."""
+        gates = {"decay": "channel", "gate_mode": "lower_bound"}
         return {
             "op": "gdn_decode",
             "batch": self.batch,
@@ -52,7 +73,42 @@ class DecodeRow:
             "v_heads": self.v_heads,
             "state_dtype": self.state_dtype,
             "state_layout": "vk",
-        }
+        } | (gates if self.by_channel else {})
+
+
+@dataclass(frozen=True)
+class LayerRow(DecodeRow):
+    """Decode with what a layer has around it, in one launch: a convolution of width 4 with SiLU in
+    front, and the norm of o with a weight and a sigmoid gate behind.  States of the convolution have
+    width - 1 columns and lie by channels."""
+
+    width: ClassVar[int] = 4
+
+    @property
+    def heads(self) -> tuple[int, int, int]:
+        """Of q, k and v."""
+        return self.qk_heads, self.qk_heads, self.v_heads
+
+    @property
+    def channels(self) -> int:
+        return sum(self.heads) * DIM
+
+    @property
+    def label(self) -> str:
+        return f"layer {self._sizes} {self.state_dtype}{self._kind}"
+
+    @property
+    def least_bytes(self) -> int:
+        """x is in place of q, k and v."""
+        windows = 2 * self.channels * (self.width - 1) * BYTES["bf16"]
+        gate = self.v_heads * DIM * BYTES["bf16"]
+        weight = self.channels * self.width * BYTES["f32"]
+        return super().least_bytes + self.batch * (windows + gate) + weight
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        more = {"conv_width": self.width, "output_norm": "sigmoid_gated_rms"}
+        return super().identity | more
 
 
 @dataclass(frozen=True)
@@ -65,8 +121,8 @@ class VerifyRow(DecodeRow):
 
     @property
     def label(self) -> str:
-        heads = f"{self.qk_heads},{self.v_heads}"
-        return f"verify {heads} B={self.batch} T={self.tokens} {self.state_dtype} {self.stored}"
+        kind = f"{self.state_dtype} {self.stored}{self._kind}"
+        return f"verify {self._sizes} T={self.tokens} {kind}"
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -257,9 +313,28 @@ def _published(gates: str | None) -> list[Row]:
     return list(dict.fromkeys(rows))
 
 
+def _kda() -> list[Row]:
+    """Kimi Delta Attention: heads of one GPU of Kimi-Linear or Ling (32), and of Kimi-K3 (12)."""
+    heads = {"qk_heads": 32, "v_heads": 32, "decay": "channel"}
+    few = {"qk_heads": 12, "v_heads": 12, "decay": "channel"}
+    rows: list[Row] = [
+        DecodeRow(batch, dtype, **heads)
+        for dtype in ("f32", "bf16")
+        for batch in (1, 8, 32, 128, 256)
+    ]
+    rows += [LayerRow(batch, **each) for each in (few, heads) for batch in (1, 8, 32, 128)]
+    rows += [
+        VerifyRow(batch, **heads, tokens=tokens, stored=stored)
+        for stored in ("none", "last")
+        for tokens in (4, 8)
+        for batch in (8, 32, 128)
+    ]
+    return rows
+
+
 def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
-    """The rows of `--rows`: quick; all, those of quick first; or published, the prefills that others
-    have published times of.
+    """The rows of `--rows`: quick; all, those of quick first; published, the prefills that others
+    have published times of; or kda.
 
     `gates` None: every distribution on one short shape, qwen on the others, and what was published;
     else that one on all.  Raises ValueError for another name.
@@ -270,6 +345,8 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
         raise ValueError(f"gates {gates}; accepted: {', '.join(GATES)}")
     if which == "published":
         return _published(gates)
+    if which == "kda":
+        return _kda()
     prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
     rows: list[Row] = [DecodeRow(1), DecodeRow(32), DecodeRow(128), DecodeRow(128, "bf16")]
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]

@@ -19,8 +19,8 @@ import transformers_speed  # noqa: E402
 import write_results  # noqa: E402
 
 
-def _compare(monkeypatch):
-    """benchmarks/compare.py on two contenders, a GPU and times that are not there."""
+def _compare(monkeypatch, **peers):
+    """benchmarks/compare.py on cubinery and `peers`, a GPU and times (peers: in ms) that are not there."""
     torch = mock.MagicMock()
     torch.cuda.get_device_properties.return_value = types.SimpleNamespace(
         name="Test GPU", multi_processor_count=132
@@ -32,11 +32,11 @@ def _compare(monkeypatch):
         monkeypatch.delitem(sys.modules, f"compare.{name}", raising=False)
     from compare import contenders, run, timing
 
-    present = [types.SimpleNamespace(name=name, nvrtc="13.0") for name in ("cubinery", "fla-1.2")]
+    times = {"cubinery": 0.2} | peers
+    present = [types.SimpleNamespace(name=name, nvrtc="13.0") for name in times]
     timed = {"status": "timed", "error_o": 1e-3, "error_state": 2e-3, "how": "graph"}
 
     def run_row(row, found, replays):
-        times = {"cubinery": 0.2, "fla-1.2": 0.5}
         return {
             one.name: timed | {"ms": ms, "ms_p10": 0.9 * ms, "ms_p90": 1.1 * ms}
             for one in found
@@ -54,7 +54,7 @@ def _compare(monkeypatch):
 
 
 def test_compare(monkeypatch, tmp_path, capsys):
-    program, out = _compare(monkeypatch), tmp_path / "record.json"
+    program, out = _compare(monkeypatch, **{"fla-1.2": 0.5}), tmp_path / "record.json"
     assert program.main(["--rows", "all", "--out", str(out), "--commit", "abc"]) == 0
     record = json.loads(out.read_text())
     compared = write_results.compared_rows([record])
@@ -73,6 +73,17 @@ def test_compare(monkeypatch, tmp_path, capsys):
     assert "200 (180 to 220)" in capsys.readouterr().out
     if importlib.util.find_spec("matplotlib"):
         assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
+
+
+def test_compare_kda(monkeypatch, tmp_path, capsys):
+    """The yardstick is no peer."""
+    times = {"cubinery-gdn": 0.1, "fla-1.2": 0.5}
+    program, out = _compare(monkeypatch, **times), tmp_path / "record.json"
+    assert program.main(["--rows", "kda", "--out", str(out), "--commit", "abc"]) == 0
+    assert "layer 12,12 B=8 f32 kda" in capsys.readouterr().out
+    record = json.loads(out.read_text())
+    assert {row["gdn_ms"] for row in record["rows"]} == {0.1}
+    assert all(row["peers_ms"] == {"fla-1.2": 0.5} for row in record["rows"])
 
 
 # A child that finds what it was given, compiles where its cache is empty, and is faster where not.
