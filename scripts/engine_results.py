@@ -98,7 +98,7 @@ def readme(records, paragraph, table):
     cells = [[what(load, scenario), *_layer(rows[scenario, load]), _step(rows[scenario, load])[2]]
              for scenario, load in README_LOADS if (scenario, load) in rows]
     return table([f"one layer in {record['engine']}", "vLLM alone", "with cubinery", "", "GPU's step"], cells) + paragraph(
-        f"{record['gpu']}, Qwen3.5's heads; prefill beside FlashInfer; [more](docs/results.md#in-an-engine).")
+        f"{record['gpu']}, Qwen3.5's heads; prefill beside FlashInfer; [docs/results.md](docs/results.md) has all measurements.")
 
 
 def bars(records):

@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
 END = "<!-- measured: end -->\n"
 
-PEERS = {"fla": "FLA", "flash-qla": "FlashQLA", "flashinfer": "FlashInfer"}
+PEERS = {"fla": "FLA", "flash-qla": "FlashQLA", "flashinfer": "FlashInfer", "vllm": "vLLM"}
 README_ROWS = [  # labels of side-by-side rows
     "decode 16,32 B=1 f32",
     "decode 16,32 B=128 f32",
@@ -25,6 +25,7 @@ README_ROWS = [  # labels of side-by-side rows
     "prefill 16,64 8192x4 qwen-bf16",
     "prefill 2,8 32768 qwen-bf16",
 ]
+README_KDA_ROWS = ["decode 32,32 B=128 f32 kda", "verify 32,32 B=32 T=4 f32 none kda", "layer 12,12 B=32 f32 kda"]
 TUNING_ROWS = 20  # of a GPU, at most
 WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
 
@@ -102,16 +103,21 @@ def in_time(records):
     return sorted((row for record in records for row in record["rows"]), key=lambda r: (r["date"], r.get("time", "")))
 
 
+def by_channel(row):
+    """Whether it is of Kimi Delta Attention."""
+    return row.get("decay") == "channel"
+
+
 def compared_rows(records):
     """The rows of all side-by-side records, of one that was run again the latest; earlier_ms: of peers that were not
-    in that run."""
+    in that run.  Of Kimi Delta Attention those without a peer, too."""
     rows = {}
-    for row in (r for r in in_time(records) if r.get("peers_ms")):
+    for row in (r for r in in_time(records) if r.get("peers_ms") or by_channel(r) and "ms" in r):
         earlier = rows.get(row["label"], {"peers_ms": {}, "earlier_ms": {}})
         missing = {**earlier["earlier_ms"], **earlier["peers_ms"]}
         rows[row["label"]] = row | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in row["peers_ms"]}}
-    return sorted(rows.values(), key=lambda r: (r["op"], r.get("state_dtype") == "bf16", r["v_heads"], r["qk_heads"],
-                                                r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
+    return sorted(rows.values(), key=lambda r: (r["op"], "conv_width" in r, r.get("state_dtype") == "bf16", r["v_heads"],
+                                                r["qk_heads"], r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
 
 
 def request_count(count):
@@ -128,15 +134,18 @@ def data(row):
     if "protocol" in row:
         return row["protocol"]
     stored = f", {row['stored_states']} stored" if "stored_states" in row else ""
-    return f"{row['state_dtype']} states{stored}"
+    around = ", convolution and norm" if "conv_width" in row else ""
+    return f"{row['state_dtype']} states{stored}{around}"
 
 
 def dtype(row):
-    return data(row).split("-")[-1].split(",")[0]
+    """What README says of the data."""
+    return data(row) if by_channel(row) else data(row).split("-")[-1].split(",")[0]
 
 
-def compared_table(rows, data):
-    """cubinery and each peer in the same run, a star: in an earlier one; `data` says what a row was measured on."""
+def compared_table(rows, data, yardstick=False):
+    """cubinery and each peer in the same run, a star: in an earlier one; `data` says what a row was measured on.
+    `yardstick`: with a column of our Gated DeltaNet."""
     peers = sorted({peer for row in rows for ms in ("peers_ms", "earlier_ms") for peer in row.get(ms, ())})
 
     def cell(row, peer):
@@ -146,12 +155,12 @@ def compared_table(rows, data):
 
     lines = []
     for row in rows:
-        times = [row["byte_floor_ms"], row["ms"]]
-        lines.append([row["op"].removeprefix("gdn_"), heads(row), size(row), data(row),
-                      *(duration(ms / 1e3) if ms else "" for ms in times), *(cell(row, peer) for peer in peers),
-                      f"{ratio(row):.{2 if ratio(row) < 10 else 0}f}x"])
-    return table(["", "heads", "size", "data", "byte floor", "cubinery", *map(peer_name, peers),
-                  "fastest peer / cubinery"], lines)
+        times = [row["byte_floor_ms"], row["ms"], *([row.get("gdn_ms")] if yardstick else [])]
+        faster = f"{ratio(row):.{2 if ratio(row) < 10 else 0}f}x" if row["peers_ms"] else ""
+        lines.append([f"{'KDA ' * by_channel(row)}{row['op'].removeprefix('gdn_')}", heads(row), size(row), data(row),
+                      *(duration(ms / 1e3) if ms else "" for ms in times), *(cell(row, peer) for peer in peers), faster])
+    return table(["", "heads", "size", "data", "byte floor", "cubinery", *["its GDN"] * yardstick,
+                  *map(peer_name, peers), "fastest peer / cubinery"], lines)
 
 
 def ratio(row):
@@ -374,9 +383,10 @@ class Records:
 
         self.side_by_side = side_by_side("h200")
         compared = compared_rows(self.side_by_side)
-        self.compared = [r for r in compared if r["op"] != "gdn_conv"]
-        self.convolved = conv_rows(compared)
-        self.h100_convolved = conv_rows(compared_rows(side_by_side("h100")))
+        h100_compared = compared_rows(side_by_side("h100"))
+        self.compared = [r for r in compared if r["op"] != "gdn_conv" and not by_channel(r)]
+        self.kda, self.h100_kda = (list(filter(by_channel, rows)) for rows in (compared, h100_compared))
+        self.convolved, self.h100_convolved = conv_rows(compared), conv_rows(h100_compared)
         self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
         self.tuned = tuning_results()
@@ -391,19 +401,38 @@ class Records:
 
 
 def readme_rows(records):
-    rows = {row["label"]: row for row in records.compared}
+    rows = {row["label"]: row for row in [*records.compared, *records.kda]}
+    kda = [rows[label] for label in README_KDA_ROWS if label in rows]
     requests = first_requests(records.first)
     empty_ms = {contender: row["after_import_torch"] * 1e3 for (contender, cache), row in requests.items()
                 if cache == "empty" and "after_import_torch" in row}
     first = {"op": "first prefill", "qk_heads": 16, "v_heads": 32, "seqlens": [256], "protocol": "",
              "byte_floor_ms": None, "ms": empty_ms.pop("cubinery-python"), "peers_ms": empty_ms}
-    lines = compared_table([*(rows[label] for label in README_ROWS), first], dtype)
-    return "\n".join(lines + paragraph(
-        f"{records.machine()}; {origin([*records.compared, *requests.values()])}. Heads are key heads, value heads, of "
-        "128 x 128. Each row but the last is one run on the same tensors (a star: an earlier run): medians of CUDA "
-        "graph replays with a cold L2. The byte floor is the time to move every operand once at the copy rate. The last "
-        "row is a new Python process with an empty cache, after `import torch`.")
+    shown = [*(rows[label] for label in README_ROWS), *kda]
+    dates = sorted(r["date"] for r in [*shown, *requests.values()])
+    return "\n".join(compared_table([*shown, first], dtype) + paragraph(
+        f"{records.alone['gpu']}, {dates[0]} to {dates[-1]}. Heads: keys, values; 128 x 128"
+        f"{'; KDA: Kimi Delta Attention' if kda else ''}. All but the last row: one run on the same tensors (star: an "
+        "earlier one), medians of CUDA graph replays, cold L2; over 1x: cubinery is faster. Byte floor: every operand "
+        "once at the copy rate. Last row: a new Python process, empty cache, after `import torch`.")
         + engine_results.readme(records.engines, paragraph, table))
+
+
+def kda_section(records):
+    """Nothing where nothing was measured."""
+    measured = [(records.alone["gpu"], records.kda), (records.h100["gpu"], records.h100_kda)]
+    lines = []
+    for gpu, rows in ((gpu, rows) for gpu, rows in measured if rows):
+        lines += [] if lines else ["## Kimi Delta Attention", "", *paragraph(
+            "A decay for each channel of the keys, the logarithm at least -5, gates and norms computed in the kernel, "
+            "states VK; all in turn on the same tensors, in one process. *Its GDN*: cubinery with one decay for each head, "
+            "on the same heads and states, which are nearly all of the bytes. Decode: states in a pool, updated in place; "
+            "with *convolution and norm*: a convolution of width 4 in front and the norm with a sigmoid gate behind, in the "
+            "same launch. Verify: FLA's states are dense, for in a pool it stores one for every token. A star: in an "
+            "earlier run.")]
+        lines += paragraph(f"On an {gpu}; {origin(rows)}:")
+        lines += compared_table(rows, data, yardstick=True)
+    return lines
 
 
 def conv_section(records):
@@ -483,6 +512,8 @@ def results_page(records):
     lines += compared_table(records.compared, data)
     lines += ["![Prefill time against the length of a sequence](plots/tokens.svg)", ""]
     lines += ["![Every prefill beside its fastest peer](plots/ratios.svg)", ""]
+
+    lines += kda_section(records)
 
     lines += ["## Errors", ""]
     lines += paragraph(

@@ -76,7 +76,7 @@ def test_compare(monkeypatch, tmp_path, capsys):
 
 
 def test_compare_kda(monkeypatch, tmp_path, capsys):
-    """The yardstick is no peer."""
+    """The yardstick is no peer, and rows without one stay."""
     times = {"cubinery-gdn": 0.1, "fla-1.2": 0.5}
     program, out = _compare(monkeypatch, **times), tmp_path / "record.json"
     assert program.main(["--rows", "kda", "--out", str(out), "--commit", "abc"]) == 0
@@ -84,6 +84,16 @@ def test_compare_kda(monkeypatch, tmp_path, capsys):
     record = json.loads(out.read_text())
     assert {row["gdn_ms"] for row in record["rows"]} == {0.1}
     assert all(row["peers_ms"] == {"fla-1.2": 0.5} for row in record["rows"])
+    record["rows"][0]["peers_ms"] = {}
+    rows = write_results.compared_rows([record])
+    assert len(rows) == len(record["rows"])
+    alone, beside = write_results.compared_table(rows[:2], write_results.data, yardstick=True)[2:4]
+    assert alone.startswith(
+        "| KDA decode | 32, 32 | 1 request | f32 states | 1.06 us | 200 us | 100 us |"
+    )
+    assert alone.endswith("|  |  |") and beside.endswith("| 500 us | 2.50x |")
+    _, _, line, *_ = write_results.compared_table(rows[10:11], write_results.dtype)
+    assert "| f32 states, convolution and norm | 0.43 us | 200 us | 500 us | 2.50x |" in line
 
 
 # A child that finds what it was given, compiles where its cache is empty, and is faster where not.
