@@ -393,7 +393,8 @@ class Records:
         self.engines = engine_results.read(folder / "engines")
 
     def of(self, op, record=None):
-        return [r for r in (record or self.alone)["rows"] if r["op"] == op]
+        """Without the rows that name their decays, those of `channels` in benchmarks/rows.json: other heads."""
+        return [r for r in (record or self.alone)["rows"] if r["op"] == op and "decay" not in r]
 
     def machine(self):
         return listed(f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}"
