@@ -44,7 +44,8 @@ Extent extent_of(const ConvProblem& problem, const ConvCaseOptions& options) {
                                       .columns = options.columns,
                                       .spare_tokens = options.lead + options.tail,
                                       .separate_out = options.separate_out,
-                                      .has_flags = options.has_flags});
+                                      .has_flags = options.has_flags,
+                                      .bare_gates = options.bare_gates});
   if (stores_every(problem)) extent.steps += kSpareSteps;
   if (problem.varlen) extent.checkpoints += extent.sequences() / 2 * options.spare_checkpoints;
   extent.slots = extent.sequences() * (1 + 2 * extent.steps) + kSpareConvSlots;
@@ -277,6 +278,9 @@ TensorId ConvCase::target() const {
 ConvArgs ConvCase::args(std::span<void* const> pieces) const {
   auto args = args_of<ConvArgs>(layout_.tensors(pieces));
   args.scale = options_.scale;
+  if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) {
+    args.lower_bound = options_.lower_bound;
+  }
   if (options_.checkpoints_in_pool) {
     args.checkpoints = target() == TensorId::kState ? args.state : args.state_out;
   }
@@ -320,6 +324,10 @@ class ConvCase::Reference {
     const DType dtype = of_.tensor(which).dtype;
     return load(dtype, element(of_.memory_, which, dtype, i));
   }
+  // Of A_log or dt_bias: zeros where it is absent.
+  float gate_input(TensorId which, std::int64_t i) const {
+    return of_.tensor(which).present() ? input(which, i) : 0;
+  }
 
   void add(TensorId which, std::int64_t i, double exact, float naive) {
     ConvReference::Output& to = *output(which);
@@ -333,11 +341,12 @@ class ConvCase::Reference {
     const auto of_head = [&]<class Real>(Real) {
       gdn::DecodeRefHead<Real> head{.inputs = p_.inputs};
       if (writes_g(p_)) {
-        head.a_log = input(TensorId::kALog, h);
+        head.lower_bound = of_.options_.lower_bound;
+        head.a_log = gate_input(TensorId::kALog, h);
         head.gate = head.dt_bias = {};
         for (int d = 0; d < width; ++d) {
           head.gate.push_back(input(TensorId::kA, i * width + d));
-          head.dt_bias.push_back(input(TensorId::kDtBias, h * width + d));
+          head.dt_bias.push_back(gate_input(TensorId::kDtBias, h * width + d));
         }
       }
       if (writes_beta(p_)) head.beta = input(TensorId::kB, i);
@@ -346,7 +355,8 @@ class ConvCase::Reference {
     const auto exact = of_head(double{});
     const auto naive = of_head(float{});
     for (int d = 0; writes_g(p_) && d < width; ++d) {
-      add(TensorId::kG, i * width + d, log_decay_ref(exact, idx(d)), log_decay_ref(naive, idx(d)));
+      add(TensorId::kG, i * width + d, conv_log_decay_ref(exact, idx(d)),
+          conv_log_decay_ref(naive, idx(d)));
     }
     if (writes_beta(p_)) add(TensorId::kBeta, i, beta_ref(exact), beta_ref(naive));
   }

@@ -37,6 +37,8 @@ struct ConvCaseOptions {
   Padding padding{};
   std::int64_t padded = -1;  // the sequence that is padding where there is any
   float scale = 1;
+  float lower_bound = kLowerBound;
+  bool bare_gates = false;  // without A_log and dt_bias where that may be
 };
 
 // What a launch is to make of a case.

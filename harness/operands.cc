@@ -265,11 +265,11 @@ typename Operands<Problem>::Args Operands<Problem>::args(int set) const {
   Args args = args_of<Args>(tensors);
   // As engines pad, though no index here is.
   if (problem_.states.location == gdn::StateLocation::kPool) args.pad_slot_id = -1;
+  if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) args.lower_bound = kLowerBound;
   if constexpr (kIsConv) {
     args.scale = options_.scale.value_or(1);
   } else {
     args.scale = options_.scale;
-    if (problem_.inputs.gate_mode == gdn::GateMode::kLowerBound) args.lower_bound = kLowerBound;
     if (problem_.varlen) args.max_seqlen = size().max_seqlen;
   }
   return args;

@@ -15,6 +15,12 @@ using gdn::ConvProblem;
 using gdn::StateLayout;
 using gdn::StateLocation;
 
+// Of A_log and dt_bias.
+template <class Problem>
+bool has_bare_gates(const Problem& p, const Extent& extent, TensorId id) {
+  return extent.bare_gates && gdn::may_be_absent(p, gdn::row_of<ArgsOf<Problem>>(id).optional);
+}
+
 template <class Problem>
 bool in_pool(const Problem& p) {
   return p.states.location == StateLocation::kPool;
@@ -84,15 +90,14 @@ std::int64_t steps_of(const ConvProblem& p, const Extent& extent, TensorId id) {
 
 // Of a tensor that the problem may have.
 bool is_there(const GdnProblem& p, const Extent& extent, TensorId id) {
-  if (id == TensorId::kALog || id == TensorId::kDtBias) {
-    return !extent.bare_gates || !gdn::may_be_absent(p, gdn::row_of<GdnArgs>(id).optional);
-  }
+  if (id == TensorId::kALog || id == TensorId::kDtBias) return !has_bare_gates(p, extent, id);
   if (id == TensorId::kStateOut || id == TensorId::kConvStateOut) return extent.separate_out;
   if (id == TensorId::kHasInitialState) return extent.has_flags;
   if (id == TensorId::kCheckpoints) return !extent.checkpoints_in_pool;
   return id != TensorId::kStateOutIndices || extent.write_indices;
 }
 bool is_there(const ConvProblem& p, const Extent& extent, TensorId id) {
+  if (id == TensorId::kALog || id == TensorId::kDtBias) return !has_bare_gates(p, extent, id);
   const bool own_steps = stores_every(p) && !steps_in_place(p, extent);
   if (id == TensorId::kState) {
     return p.states.has_initial || !stores_every(p) || in_pool(p);

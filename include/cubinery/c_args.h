@@ -377,6 +377,8 @@ typedef struct CubineryConvArgs {
   const int64_t* checkpoint_every;
   /* q is multiplied by it; split_qkv only; NULL: 1 */
   const float* scale;
+  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  const float* lower_bound;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
   int64_t max_seqlen;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
@@ -386,7 +388,7 @@ typedef struct CubineryConvArgs {
   {                                                                                               \
     sizeof(CubineryConvArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,   \
     NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0,  \
-    NULL, NULL, NULL, 0, 0                                                                        \
+    NULL, NULL, NULL, NULL, 0, 0                                                                  \
   }
 
 #ifdef __cplusplus

@@ -10,13 +10,15 @@
 // In the same pass (split_qkv) the channels become q, k and v, each in a tensor of its own:
 // channels 0 to q_heads key_dim - 1 are q's heads one after the other, then k's, then v's.  Further
 //
-//   use_qk_l2norm        q <- q / sqrt(sum q^2 + 1e-6) of each head, k likewise
-//   ConvArgs::scale      q <- scale q, after the norm
-//   gate_mode computed   g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
-//   beta_mode logit      beta = sigmoid(b); doubled_logit: twice that
+//   use_qk_l2norm           q <- q / sqrt(sum q^2 + 1e-6) of each head, k likewise
+//   ConvArgs::scale         q <- scale q, after the norm
+//   gate_mode computed      g = -exp(A_log) softplus(a + dt_bias), softplus(x) = x for x > 20
+//   gate_mode lower_bound   g = lower_bound sigmoid(exp(A_log) (a + dt_bias))
+//   beta_mode logit         beta = sigmoid(b); doubled_logit: twice that
 //
 // which a prefill, decode or verification then takes with GateMode::kLog and BetaMode::kGiven.
-// Arithmetic is fp32; outputs are rounded once, when they are stored.
+// With Decay::kChannel g is a row of key_dim numbers, and -128 stands for what is less: e^g is 0
+// there.  Arithmetic is fp32; outputs are rounded once, when they are stored.
 //
 // A prefill has sequences of any length, a decoding step one token of each, a verification up to
 // 16.  It is one operator: they differ in how many tokens a launch has.
@@ -60,8 +62,8 @@ struct ConvProblem {
   bool has_bias = false;
   bool split_qkv = false;  // q, k and v instead of y
 
-  // With split_qkv.  gate_mode: none, or computed (then g is written); beta_mode: one, or logit or
-  // doubled_logit (then beta is).
+  // With split_qkv.  gate_mode: none, or computed or lower_bound (then g is written); beta_mode:
+  // one, or logit or doubled_logit (then beta is).
   Inputs inputs{.gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne};
   ConvStates states{};
 
@@ -117,13 +119,14 @@ struct ConvArgs {
 
   // heads = max(q_heads, k_heads, v_heads).  g and beta are those of every token of the tensors,
   // whatever its sequence.  With Decay::kChannel a, dt_bias and g have one dimension more, of
-  // key_dim, unit innermost stride.
-  Tensor a{};        // [B, T, heads]; gate_mode computed only, like A_log, dt_bias and g
-  Tensor b{};        // [B, T, heads]; beta_mode not one only, like beta
-  Tensor A_log{};    // [heads]
-  Tensor dt_bias{};  // [heads]
-  Tensor g{};        // [B, T, heads]; f32; written: the decay's logarithm
-  Tensor beta{};     // [B, T, heads]; f32; written
+  // key_dim, unit innermost stride.  Rows of those at multiples of four elements are fast.
+  Tensor a{};      // [B, T, heads]; gate_mode not none only, like A_log, dt_bias and g
+  Tensor b{};      // [B, T, heads]; beta_mode not one only, like beta
+  Tensor A_log{};  // [heads]; absent with GateMode::kLowerBound: zeros
+  // [heads], with Decay::kChannel [heads, key_dim], also [heads * key_dim]; then absent: zeros
+  Tensor dt_bias{};
+  Tensor g{};     // [B, T, heads]; f32; written: the decay's logarithm
+  Tensor beta{};  // [B, T, heads]; f32; written
 
   // [N + 1], varlen only: sequence n is tokens cu_seqlens[n] to cu_seqlens[n + 1] - 1.  Tokens
   // before cu_seqlens[0] and from cu_seqlens[N] on are left alone.  Values that decrease, or leave
@@ -205,7 +208,8 @@ struct ConvArgs {
   // Without meaning with Checkpoints::kAt.
   std::optional<std::int64_t> checkpoint_every{};
 
-  float scale = 1;  // split_qkv only: q is multiplied by it
+  float scale = 1;                     // split_qkv only: q is multiplied by it
+  std::optional<float> lower_bound{};  // of g; finite, below 0; GateMode::kLowerBound only
   // varlen: tokens of the longest sequence, as far as the host knows; 0: it does not.  A hint that
   // changes no bit: sequences of up to 16 tokens are fastest each by itself, and so are those that
   // are no fewer than all tokens, which the host sees.

@@ -525,6 +525,7 @@ def gdn_conv(
     zero_padding: bool = False,
     scratch_slot: int | None = None,
     scale: float | None = None,
+    lower_bound: float | None = None,
     max_seqlen: int | None = None,
     q_heads: int | None = None,
     k_heads: int | None = None,
@@ -587,6 +588,8 @@ def gdn_conv(
         scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
             zero_padding; None: they are not computed.
         scale: q is multiplied by it; split_qkv only; None: 1.
+        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound.
         max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
         q_heads, k_heads, v_heads, key_dim, value_dim: the channels are q's heads behind each other,
             then k's, then v's, and become q, k and v. None, all of them: y is written.
@@ -638,7 +641,7 @@ def gdn_conv(
             state_layout
         ),
         _rules.conv_decay(x, a, decay),
-        _rules.conv_gate_mode(a),
+        _rules.conv_gate_mode(a, lower_bound),
         _rules.conv_beta_mode(b, beta_mode),
         bool(use_qk_l2norm),
         stored_states,
@@ -659,6 +662,6 @@ def gdn_conv(
         checkpoint_cu_starts=checkpoint_cu_starts, checkpoint_offsets=checkpoint_offsets,
         checkpoint_slots=checkpoint_slots, pad_slot_id=pad_slot_id, zero_padding=zero_padding,
         scratch_slot=scratch_slot, checkpoint_every=checkpoint_every, scale=scale,
-        max_seqlen=max_seqlen, stream=stream,
+        lower_bound=lower_bound, max_seqlen=max_seqlen, stream=stream,
     )  # fmt: skip
     return _rules.ConvOutputs(q, k, v, g, beta) if operator.problem.split_qkv else y

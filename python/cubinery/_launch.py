@@ -489,6 +489,7 @@ class ConvLaunch(Operator[ConvProblem]):
         scratch_slot: int | None = None,
         checkpoint_every: int | None = None,
         scale: float | None = None,
+        lower_bound: float | None = None,
         max_seqlen: int | None = None,
         enable_pdl: bool = False,
         stream: int | None = None,
@@ -554,6 +555,8 @@ class ConvLaunch(Operator[ConvProblem]):
             checkpoint_every: tokens from one checkpoint to the next, a multiple of the problem's;
                 None: the problem's.
             scale: q is multiplied by it; split_qkv only; None: 1.
+            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+                lower_bound.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
             stream: a cudaStream_t as a number; None: the current stream of the library of x (torch
@@ -569,7 +572,7 @@ class ConvLaunch(Operator[ConvProblem]):
             cu_seqlens, has_initial_state, accepted, cache_seqlens, state, state_out, state_indices,
             state_out_indices, checkpoints, checkpoint_cu_starts, checkpoint_offsets,
             checkpoint_slots, pad_slot_id, zero_padding, scratch_slot, checkpoint_every, scale,
-            max_seqlen or 0, enable_pdl,
+            lower_bound, max_seqlen or 0, enable_pdl,
         )  # fmt: skip
 
     def choice(self, sequences: int, tokens: int, channels: int = 0) -> dict[str, str]:

@@ -97,8 +97,10 @@ def output_dtype(q: Any, out: Any, output_dtype: Dtype | None = None) -> str:
 
 
 @infers("gate_mode", op="gdn_conv")
-def conv_gate_mode(a: Any) -> str:
-    return "none" if a is None else "computed"
+def conv_gate_mode(a: Any, lower_bound: float | None) -> str:
+    if a is None:
+        return "none"
+    return "computed" if lower_bound is None else "lower_bound"
 
 
 @infers("gate_mode")
@@ -324,7 +326,8 @@ def new_conv_outputs(
     k = made(k, problem.dtype, problem.k_heads, problem.key_dim)
     v = made(v, problem.dtype, problem.v_heads, problem.value_dim)
     if problem.gate_mode != "none":
-        g = made(g, "f32", problem.heads)
+        row = (problem.key_dim,) if problem.decay == "channel" else ()
+        g = made(g, "f32", problem.heads, *row)
     if problem.beta_mode != "one":
         beta = made(beta, "f32", problem.heads)
     return y, q, k, v, g, beta

@@ -42,7 +42,7 @@ Checkpoints = Literal["none", "before", "after", "at"]
 Segments = Literal["auto", "never", "always"]
 StoredStates = Literal["last", "every"]
 CommitDtype = Literal["bf16", "f16"]
-ConvGateMode = Literal["none", "computed"]
+ConvGateMode = Literal["none", "computed", "lower_bound"]
 ConvBetaMode = Literal["one", "logit", "doubled_logit"]
 
 
@@ -403,9 +403,10 @@ class ConvProblem(Problem["Conv"]):
             Transformers, SGLang), or channels (vLLM).
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
-        decay: of the gates that are computed: one for a token and head (head), or for each channel
-            of k (channel; no kernel makes these yet).
-        gate_mode: g is computed from A_log, a and dt_bias; needs split_qkv.
+        decay: g of a token and head is one number (head: Gated DeltaNet), or one for each of
+            key_dim channels (channel: Kimi Delta Attention).
+        gate_mode: g is computed from A_log, a and dt_bias, by softplus (computed) or above a lower
+            bound (lower_bound); needs split_qkv.
         beta_mode: beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs
             split_qkv.
         use_qk_l2norm: q and k are normalised; needs split_qkv.

@@ -196,6 +196,20 @@ def _spans(options: dict[str, Any]) -> list[slice] | None:
     return [slice(int(a), int(b)) for a, b in zip(bounds, bounds[1:])]
 
 
+def log_decay(
+    a: Array, A_log: Array | None, dt_bias: Array | None, lower_bound: float | None, has_rows: bool
+) -> Array:
+    """g of gdn_conv.h, of heads or of their channels."""
+    scale, bias = (np.float64(0 if array is None else array) for array in (A_log, dt_bias))
+    scale = np.exp(scale)
+    if has_rows:
+        scale, bias = scale[..., None], bias.reshape(a.shape[-2:]) if bias.ndim else bias
+    if lower_bound is not None:
+        return lower_bound * recurrence.sigmoid(scale * (a + bias))
+    g = -scale * recurrence.softplus(a + bias)
+    return np.maximum(g, -128) if has_rows else g
+
+
 def gdn_conv(
     x: Array,
     weight: Array,
@@ -227,6 +241,7 @@ def gdn_conv(
     zero_padding: bool = False,
     scratch_slot: int | None = None,
     scale: float | None = None,
+    lower_bound: float | None = None,
     max_seqlen: int | None = None,
     q_heads: int | None = None,
     k_heads: int | None = None,
@@ -259,8 +274,8 @@ def gdn_conv(
         arrays = [made(q, q_heads, key_dim), made(k, k_heads, key_dim), made(v, v_heads, value_dim)]
         heads = max(q_heads, k_heads, v_heads)
         if a is not None:
-            g = made(g, heads, dtype="f32")
-            g[...] = recurrence.log_decay("computed", np.float64(a), A_log, dt_bias)
+            g = made(g, *a.shape[len(lead) :], dtype="f32")
+            g[...] = log_decay(np.float64(a), A_log, dt_bias, lower_bound, a.ndim > x.ndim)
         if b is not None:
             beta = made(beta, heads, dtype="f32")
             beta[...] = recurrence.strength(beta_mode or "logit", np.float64(b))

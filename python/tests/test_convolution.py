@@ -156,3 +156,35 @@ def test_a_split_has_heads_norms_and_gates():
     np.testing.assert_allclose(made.g, -np.exp(A_log) * np.log1p(np.exp(a + dt_bias)), rtol=1e-5)
     np.testing.assert_allclose(made.beta, 1 / (1 + np.exp(-b)), rtol=1e-6)
     assert convolution.gdn_conv(X, WEIGHT, **sizes)[3:] == (None, None)
+
+
+@pytest.mark.parametrize("lower_bound", [None, -5.0])
+def test_a_decay_may_be_of_each_channel_and_above_a_bound(lower_bound):
+    sizes = {"q_heads": 1, "k_heads": 1, "v_heads": 2, "key_dim": 2, "value_dim": 1}
+    a = random.standard_normal((2, T, 2, 2)).astype(np.float32)
+    A_log, dt_bias = np.array([0.5, -1], np.float32), random.standard_normal((2, 2))
+    options = {**sizes, "lower_bound": lower_bound, "A_log": A_log}
+
+    def made(a, dt_bias, **options):
+        return convolution.gdn_conv(X, WEIGHT, a=a, dt_bias=dt_bias, **options).g
+
+    g = made(a, dt_bias, **options)
+    for h in range(2):
+        for d in range(2):
+            x = np.float64(a[..., h, d]) + dt_bias[h, d]
+            one = np.exp(A_log[h]) * np.log1p(np.exp(x))
+            if lower_bound is not None:
+                one = 5 / (1 + np.exp(-np.exp(A_log[h]) * x))
+            np.testing.assert_allclose(g[..., h, d], -one, rtol=1e-5)
+    np.testing.assert_array_equal(made(a, dt_bias.ravel(), **options), g)
+    np.testing.assert_array_equal(made(a, None, **options), made(a, 0 * dt_bias, **options))
+    # A decay of all channels alike is that of the head.
+    alike = np.repeat(a[..., :1], 2, axis=-1)
+    of_heads = made(a[..., 0], dt_bias[:, 0], **options)
+    of_rows = made(alike, np.repeat(dt_bias[:, :1], 2, axis=1), **options)
+    np.testing.assert_array_equal(of_rows, np.repeat(of_heads[..., None], 2, axis=-1))
+    if lower_bound is None:
+        assert (made(a + 1e3, dt_bias, **options) == -128).all()
+    else:
+        bare = made(a, None, **{**options, "A_log": None})
+        np.testing.assert_allclose(bare, -5 / (1 + np.exp(-np.float64(a))), rtol=1e-5)

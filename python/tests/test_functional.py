@@ -509,6 +509,24 @@ def test_a_split_is_inferred(context, prepared, gpu, monkeypatch):
     assert gpu.launches == 3
 
 
+def test_a_split_infers_a_decay_of_channels_and_a_bound(context, prepared, gpu, monkeypatch):
+    monkeypatch.setattr(_arrays, "empty", lambda like, shape, dtype: FakeArray(*shape, dtype=dtype))
+    a, flat = FakeArray(B, T, HV, D, dtype="bf16"), FakeArray(HV * D)
+    for lead, bounds in (((B, T), {}), ((B * T,), {"cu_seqlens": FakeArray(B + 1, dtype="i32")})):
+        rows = FakeArray(*lead, HV, D, dtype="bf16")
+        made = conv(context, lead=lead, **SPLIT, **bounds, a=rows, A_log=PER_HEAD, dt_bias=flat)
+        assert (made.g.shape, _arrays.dtype_name(made.g)) == ((*lead, HV, D), "f32")
+    g = FakeArray(B, T, HV, D)
+    assert conv(context, **SPLIT, a=a, g=g, lower_bound=-5.0).g is g
+    one = conv(context, **SPLIT, a=PER_TOKEN, dt_bias=PER_HEAD, lower_bound=-5.0)
+    assert one.g.shape == (B, T, HV)
+    assert [(problem.decay, problem.gate_mode, problem.varlen) for problem in prepared] == [
+        ("channel", "computed", False), ("channel", "computed", True),
+        ("channel", "lower_bound", False), ("head", "lower_bound", False),
+    ]  # fmt: skip
+    assert gpu.launches == 4
+
+
 def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, monkeypatch):
     monkeypatch.setattr(
         _rules, "strides_of", lambda array: array._strides and tuple(array._strides)
@@ -532,6 +550,12 @@ def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, 
         ({"activation": "gelu"}, "activation = 'gelu'; accepted: 'none', 'silu'"),
         ({"a": PER_TOKEN}, "gate_mode = computed; accepted: none"),
         ({"A_log": PER_HEAD}, "gdn_conv: A_log is given"),
+        ({"lower_bound": -5.0}, "gdn_conv: lower_bound is -5; accepted: none, gate_mode is not"),
+        (
+            {**SPLIT, "a": PER_TOKEN, "dt_bias": PER_HEAD, "lower_bound": 0.0},
+            "gdn_conv: lower_bound is 0; accepted: finite numbers below 0",
+        ),
+        ({**SPLIT, "a": PER_TOKEN, "decay": "channel"}, "gdn_conv: a has shape"),
         ({"accepted": COUNTS}, "from_accepted"),
         ({"has_initial_state": FLAGS}, "has_initial_state is given; accepted: None"),
         (

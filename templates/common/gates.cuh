@@ -107,9 +107,9 @@ __device__ GatesOfTokens gates_of_tokens(const GateParams<Strides>& p, int head)
   return gates_of_tokens<kKey>(p, head, 0.0f);
 }
 
-// The logarithm of the decay, to be summed: kLeastLogDecay or more.
+// The logarithm of the decay, which may be any number.
 template <auto kKey>
-__device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given) {
+__device__ float whole_log_decay_of(const GatesOfTokens& all, const GivenGates& given) {
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
   float g = given.g;
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kAlpha) g = logf(g);
@@ -120,6 +120,14 @@ __device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given)
   if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kLowerBound) {
     g = bounded_log_decay(g, all.A_log, all.dt_bias, all.lower_bound);
   }
+  return g;
+}
+
+// The same, to be summed: kLeastLogDecay or more.
+template <auto kKey>
+__device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given) {
+  if constexpr (kKey.inputs.gate_mode == gdn::GateMode::kNone) return 0.0f;
+  const float g = whole_log_decay_of<kKey>(all, given);
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }
 

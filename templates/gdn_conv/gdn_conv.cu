@@ -7,9 +7,9 @@
 // the other, while the next rows are on their way.  A warp needs no other: what is in front of its
 // run it reads itself, from x or from the state.  More warps for each run make the gates.
 #include "common/checkpoints.cuh"
-#include "common/gates.cuh"
 #include "common/launch.cuh"
 #include "common/uniform.cuh"
+#include "gdn_conv/gates.cuh"
 #include "gdn_conv/key.h"
 #include "gdn_conv/outputs.cuh"
 #include "gdn_conv/places.cuh"
@@ -300,46 +300,6 @@ __device__ void take_steps(const Worker& worker, int run) {
   }
 }
 
-// g and beta of a run of tokens, a lane for a token and head: this warp's part.
-__device__ void make_gates(const GdnConvParams& p, int run, int part) {
-  int n = 0, count = 1, from = run * p.run;  // `count` rows of the batch from n on
-  if constexpr (!kKey.varlen) {
-    if (has_steps(kKey) && p.tokens == 1) {
-      n = from, count = min(p.run, p.sequences - n), from = 0;
-    } else {
-      n = run / p.runs_of_sequence, from = (run - n * p.runs_of_sequence) * p.run;
-    }
-  }
-  const int tokens = min(p.run, static_cast<int>(p.tokens) - from);
-  const int all = count * tokens * p.heads;
-  constexpr int kTogether = 4;  // loaded before the first is used
-  const int first = part * 32 * kGatesOfLane + threadIdx.x % 32;
-  const int end = min(first + 32 * kGatesOfLane, all);
-  for (int next = first; next < end; next += 32 * kTogether) {
-    TokenStrides::At at[kTogether];
-    dev::GivenGates given[kTogether];
-    dev::GatesOfTokens of_head[kTogether];
-#pragma unroll
-    for (int e = 0; e < kTogether; ++e) {
-      const int i = min(next + 32 * e, all - 1), row = i / p.heads;
-      at[e] = {.batch = n + row / tokens, .token = from + row % tokens, .head = i % p.heads};
-      given[e] = dev::load_gates<kKey>(p.gates, at[e]);
-      of_head[e] = dev::gates_of_tokens<kKey>(p.gates, at[e].head);
-    }
-#pragma unroll
-    for (int e = 0; e < kTogether; ++e) {
-      if (next + 32 * e >= end) break;
-      if constexpr (kKey.inputs.gate_mode != gdn::GateMode::kNone) {
-        *dev::row_at<DType::kF32>(p.g, at[e]) =
-            dev::computed_log_decay(given[e].g, of_head[e].A_log, of_head[e].dt_bias);
-      }
-      if constexpr (kKey.inputs.beta_mode != gdn::BetaMode::kOne) {
-        *dev::row_at<DType::kF32>(p.beta, at[e]) = dev::beta_of<kKey>(given[e]);
-      }
-    }
-  }
-}
-
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
@@ -349,7 +309,7 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), min_blocks(kKey))
   if (run >= p.runs) return;
   dev::wait_for_previous_kernel();
   if (warp >= p.channel_warps) {
-    if (has_gates(kKey.inputs)) make_gates(p, run, warp - p.channel_warps);
+    if (has_gates(kKey.inputs)) dev::make_gates<kKey>(p, run, warp - p.channel_warps);
     return;
   }
   const Lane lane(p, warp);

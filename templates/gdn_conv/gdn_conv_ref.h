@@ -1,13 +1,16 @@
-// Reference of gdn_conv: one channel of one sequence, and one head of q or k, in plain loops and in
-// the order of include/cubinery/gdn_conv.h.  In double it is what the kernels are checked against;
-// in float it is the yardstick of what naive arithmetic loses on the same data.  Host only.
+// Reference of gdn_conv: one channel of one sequence, one head of q or k, and one decay, in plain
+// loops and in the order of include/cubinery/gdn_conv.h.  In double it is what the kernels are
+// checked against; in float it is the yardstick of what naive arithmetic loses on the same data.
+// Host only.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <vector>
 
 #include "cubinery/gdn_conv_types.h"
+#include "gdn_decode/gdn_decode_ref.h"
 
 namespace cubinery::gdn {
 
@@ -41,6 +44,13 @@ void conv_norm_ref(std::vector<Real>* head) {
   for (const Real value : *head) sum += value * value;
   const Real norm = std::sqrt(sum + static_cast<Real>(1e-6));
   for (Real& value : *head) value /= norm;
+}
+
+// g of a head, or of one of its channels.
+template <class Real>
+Real conv_log_decay_ref(const DecodeRefHead<Real>& head, std::size_t channel = 0) {
+  const Real g = log_decay_ref(head, channel);
+  return head.inputs.decay == Decay::kChannel ? std::max<Real>(g, -128) : g;
 }
 
 }  // namespace cubinery::gdn

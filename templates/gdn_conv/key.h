@@ -14,8 +14,10 @@
 namespace cubinery {
 
 struct GdnConvKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::ConvProblem explains each.
-  int key_dim = 128;  // with use_qk_l2norm
+  int key_dim = 128;  // with use_qk_l2norm, or a decay for each channel
   DType dtype = DType::kBF16;
   DType weight_dtype = DType::kBF16;
   int width = 4;
@@ -90,6 +92,30 @@ constexpr int channel_warps(const GdnConvKey& key, int heads, int channels) {
 // Gates, of a token and head, that a lane makes.
 inline constexpr int kGatesOfLane = 16;
 
+// Whether each channel of k has a decay, of which a lane makes those of some neighbours, in some
+// tokens.
+constexpr bool has_channel_gates(const gdn::Inputs& inputs) {
+  return inputs.gate_mode != gdn::GateMode::kNone && inputs.decay == gdn::Decay::kChannel;
+}
+inline constexpr int kGateChannels = 4;
+// As many tokens, or as few as a head has lanes: each of these makes beta of one.
+constexpr int gate_tokens(const GdnConvKey& key) {
+  return key.key_dim < 16 * kGateChannels ? key.key_dim / kGateChannels : 16;
+}
+// Warps that have all channels of a token.
+constexpr int channel_gate_warps(const GdnConvKey& key, int heads) {
+  return (heads * (key.key_dim / kGateChannels) + 31) / 32;
+}
+
+// Warps that make the gates of so many tokens.
+constexpr long long gate_warps(const GdnConvKey& key, long long tokens, int heads) {
+  if (!has_gates(key.inputs)) return 0;
+  if (!has_channel_gates(key.inputs)) {
+    return (tokens * heads + 32 * kGatesOfLane - 1) / (32 * kGatesOfLane);
+  }
+  return (tokens + gate_tokens(key) - 1) / gate_tokens(key) * channel_gate_warps(key, heads);
+}
+
 // Whether launches of one token of each sequence have code of their own.
 constexpr bool has_steps(const GdnConvKey& key) {
   return !key.varlen && key.ahead == 1 && !stores_every(key) &&
@@ -126,9 +152,8 @@ constexpr const char* why_invalid(const GdnConvKey& key) {
   if (key.width < 2 || key.width > 4) return "width must be 2, 3 or 4";
   if (!is_conv_head_dim(key.key_dim)) return "key_dim must be a multiple of 8 from 8 to 256";
   if (const char* reason = why_inputs_invalid(key)) return reason;
-  if (key.inputs.gate_mode != gdn::GateMode::kNone &&
-      key.inputs.gate_mode != gdn::GateMode::kComputed)
-    return "gate_mode must be none or computed";
+  if (key.inputs.gate_mode != gdn::GateMode::kNone && !gdn::is_computed(key.inputs.gate_mode))
+    return "gate_mode must be none, computed or lower_bound";
   if (key.inputs.beta_mode == gdn::BetaMode::kGiven)
     return "beta_mode must be one, logit or doubled_logit";
   if (!key.split_qkv && (has_gates(key.inputs) || key.inputs.use_qk_l2norm))
@@ -199,6 +224,7 @@ struct GdnConvParams : ConvInputs {
   StridedVector has_initial;  // nullptr: all have
   StridedVector accepted;     // circular_state: cache_seqlens
   int heads;                  // of the gates
+  float lower_bound;
   GateParams<TokenStrides> gates;
   OutputRows<TokenStrides> g, beta;
   bool by_sequence;  // packed: a run is a sequence; `run` tokens are what each has of the gates

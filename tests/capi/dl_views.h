@@ -121,6 +121,7 @@ class DlViews {
     views.accepted = of(args.accepted);
     set_states(args, &views);
     views.scale = &floats_.emplace_back(args.scale);
+    if (args.lower_bound) views.lower_bound = &floats_.emplace_back(*args.lower_bound);
     views.enable_pdl = args.enable_pdl;
     set_checkpoints(args, &views);
     views.max_seqlen = args.max_seqlen;

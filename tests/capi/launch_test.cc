@@ -546,7 +546,10 @@ TEST_CASE("BadArgumentsOfAConvAreNamed", "[cpu]") {
         }) == "gdn_conv: weight is on device cuda:1; accepted: cuda:0");
   CHECK(refusal([](auto& a) { a.enable_pdl = 2; }) == "gdn_conv: enable_pdl is 2; accepted: 0, 1");
   CHECK(refusal([](auto& a) { a.struct_size += 8; }) ==
-        "args->struct_size is 272; accepted: multiples of 8 up to 264, its size in this library");
+        "args->struct_size is 280; accepted: multiples of 8 up to 272, its size in this library");
+  const float bound = -5;
+  CHECK(refusal([&](auto& a) { a.lower_bound = &bound; }) ==
+        "gdn_conv: lower_bound is -5; accepted: none, gate_mode is not lower_bound");
   CHECK(bench.fake->launches.empty());
 }
 

@@ -13,6 +13,7 @@ namespace {
 using gdn::BetaMode;
 using gdn::Checkpoints;
 using gdn::ConvStateLayout;
+using gdn::Decay;
 using gdn::GateMode;
 using gdn::StateLocation;
 using gdn::StoredStates;
@@ -108,6 +109,41 @@ TEST_CASE("WarpsHaveAllChannels", "[cpu]") {
   CHECK(channel_warps(normed_key(8, 8), 30, 30 * 8 + 24) == 2);
 }
 
+TEST_CASE("GatesHaveWarps", "[cpu]") {
+  CHECK(gate_warps(Key{}, 1000, 32) == 0);
+  Key key = engine_key();
+  CHECK(gate_warps(key, 1, 32) == 1);
+  CHECK(gate_warps(key, 16, 32) == 1);
+  CHECK(gate_warps(key, 17, 32) == 2);
+  // Of each channel: a warp has a head of 128 of them, in 16 tokens.
+  key.inputs.decay = Decay::kChannel;
+  CHECK(gate_warps(key, 0, 32) == 0);
+  CHECK(gate_warps(key, 1, 32) == 32);
+  CHECK(gate_warps(key, 16, 32) == 32);
+  CHECK(gate_warps(key, 17, 32) == 2 * 32);
+  key.key_dim = 256;
+  CHECK(gate_warps(key, 17, 3) == 2 * 6);
+  // Five heads of 24 channels are 30 lanes, of 6 lanes each, so 6 tokens.
+  key.key_dim = 24;
+  CHECK(gate_tokens(key) == 6);
+  CHECK(gate_warps(key, 7, 5) == 2);
+  CHECK(gate_warps(key, 7, 6) == 2 * 2);
+  // beta alone is of heads.
+  key.inputs.gate_mode = GateMode::kNone;
+  CHECK(gate_warps(key, 17, 32) == 2);
+}
+
+// Each lane of a head makes beta of one of its tokens.
+TEST_CASE("AHeadHasNoFewerLanesThanTokens", "[cpu]") {
+  for (int dim = 8; dim <= 256; dim += 8) {
+    Key key = engine_key();
+    key.key_dim = dim;
+    CHECK(dim % kGateChannels == 0);
+    CHECK((gate_tokens(key) >= 1 && gate_tokens(key) <= dim / kGateChannels));
+    CHECK((gate_tokens(key) == 16 || dim < 64));
+  }
+}
+
 TEST_CASE("StepsHaveCodeWhereOneRowIsOnItsWay", "[cpu]") {
   CHECK_FALSE(has_steps(Key{}));
   CHECK(has_steps(Key{.ahead = 1}));
@@ -190,7 +226,16 @@ TEST_CASE("EachRuleOfAConvIsNamed", "[cpu]") {
   }
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha}) {
     CHECK(broken([&](Key& key) { key.inputs.gate_mode = mode; }) ==
-          "gate_mode must be none or computed");
+          "gate_mode must be none, computed or lower_bound");
+  }
+  for (const GateMode mode : {GateMode::kComputed, GateMode::kLowerBound}) {
+    for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
+      CHECK(broken([&](Key& key) {
+              key.split_qkv = true;
+              key.inputs.decay = decay;
+              key.inputs.gate_mode = mode;
+            }) == "none");
+    }
   }
   CHECK(broken([](Key& key) { key.inputs.beta_mode = BetaMode::kGiven; }) ==
         "beta_mode must be one, logit or doubled_logit");

@@ -1,6 +1,8 @@
 // What tuning compares a convolution with.  The operator is played in float, on the host.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -213,18 +215,30 @@ class HostConv {
 
   void write_gates(std::int64_t t) const {
     for (std::int64_t h = 0; h < p_.heads.count(); ++h) {
-      if (p_.inputs.gate_mode == gdn::GateMode::kComputed) {
-        const float x = load(p_.inputs.gate_dtype, of_token(args_.a, t, h)) +
-                        load(p_.inputs.dt_bias_dtype, at(args_.dt_bias, {h}));
-        const float a = std::exp(load(p_.inputs.a_log_dtype, at(args_.A_log, {h})));
-        store(DType::kF32, of_token(args_.g, t, h), -a * std::log1p(std::exp(x)));
-      }
+      const int width = p_.inputs.decay == gdn::Decay::kChannel ? p_.key_dim : 1;
+      for (int d = 0; d < width; ++d) write_log_decay(t, h, h * width + d);
       if (p_.inputs.beta_mode != gdn::BetaMode::kOne) {
         const float b = load(p_.inputs.beta_dtype, of_token(args_.b, t, h));
         const float most = p_.inputs.beta_mode == gdn::BetaMode::kLogit ? 1.0f : 2.0f;
         store(DType::kF32, of_token(args_.beta, t, h), most / (1 + std::exp(-b)));
       }
     }
+  }
+
+  // Of number `i` of the token's, which has its own in dt_bias.
+  void write_log_decay(std::int64_t t, std::int64_t h, std::int64_t i) const {
+    const gdn::Inputs& inputs = p_.inputs;
+    if (inputs.gate_mode == gdn::GateMode::kNone) return;
+    float x = load(inputs.gate_dtype, of_token(args_.a, t, i)), a = 1;
+    if (args_.dt_bias.present()) {
+      const auto* const bias = static_cast<const std::byte*>(args_.dt_bias.data);
+      x += load(inputs.dt_bias_dtype, bias + i * size_of(inputs.dt_bias_dtype));
+    }
+    if (args_.A_log.present()) a = std::exp(load(inputs.a_log_dtype, at(args_.A_log, {h})));
+    const float g = inputs.gate_mode == gdn::GateMode::kComputed
+                        ? -a * std::log1p(std::exp(x))
+                        : *args_.lower_bound / (1 + std::exp(-a * x));
+    store(DType::kF32, of_token(args_.g, t, i), g);
   }
 
   const ConvProblem& p_;
@@ -303,6 +317,9 @@ std::vector<ConvProblem> all_kinds() {
   problems.back().inputs = {.gate_mode = gdn::GateMode::kComputed,
                             .beta_mode = gdn::BetaMode::kDoubledLogit,
                             .use_qk_l2norm = true};
+  problems.push_back(problems.back());
+  problems.back().inputs.decay = gdn::Decay::kChannel;
+  problems.back().inputs.gate_mode = gdn::GateMode::kLowerBound;
   for (const bool varlen : {false, true}) {
     problems.push_back({.width = 3, .varlen = varlen, .from_accepted = true});
     for (int width = 2; width <= 4; ++width) {
@@ -318,6 +335,50 @@ std::vector<ConvProblem> all_kinds() {
     add_kept(varlen, &problems);
   }
   return problems;
+}
+
+// Gates of every form, with rows of 16 channels and without.
+std::vector<ConvProblem> every_gate() {
+  std::vector<ConvProblem> problems;
+  for (const gdn::Decay decay : {gdn::Decay::kHead, gdn::Decay::kChannel}) {
+    for (const gdn::GateMode mode : {gdn::GateMode::kComputed, gdn::GateMode::kLowerBound}) {
+      for (const bool varlen : {false, true}) {
+        ConvProblem& problem = problems.emplace_back(tiny_split());
+        problem.varlen = varlen;
+        problem.inputs.decay = decay;
+        problem.inputs.gate_mode = mode;
+        problem.inputs.gate_dtype = varlen ? DType::kBF16 : DType::kF32;
+        if (varlen) problem.inputs.beta_mode = gdn::BetaMode::kLogit;
+      }
+    }
+  }
+  return problems;
+}
+
+TEST_CASE("ConvCase.GatesOfEveryForm") {
+  for (const ConvProblem& problem : every_gate()) {
+    for (const bool bare : {false, true}) {
+      const ConvCase data(problem, {.lengths = {3, 3}, .lower_bound = -2, .bare_gates = bare});
+      INFO(problem.to_json() << (bare ? ", bare" : ""));
+      GdnMemory memory = data.memory();
+      const ConvArgs args = data.args(addresses(&memory));
+      const bool has_bound = problem.inputs.gate_mode == gdn::GateMode::kLowerBound;
+      const bool has_rows = problem.inputs.decay == gdn::Decay::kChannel;
+      CHECK(args.lower_bound == (has_bound ? std::optional(-2.0f) : std::nullopt));
+      CHECK(args.A_log.present() == !(bare && has_bound));
+      CHECK(args.dt_bias.present() == !(bare && has_rows));
+      CHECK(elements_of(args.g) == 6 * 2 * (has_rows ? 16 : 1));
+      const ConvReference reference = data.reference();
+      const ConvVerdict verdict = data.check(after_launch(data), reference);
+      CHECK(verdict.fault == "");
+      CHECK(verdict.ok());
+      // A wrong one is found.
+      memory = after_launch(data);
+      auto& g = memory[static_cast<std::size_t>(TensorId::kG)];
+      store(DType::kF32, g.data() + g.size() - kGuardBytes - sizeof(float), -3.0f);
+      CHECK_FALSE(data.check(memory, reference).ok());
+    }
+  }
 }
 
 TEST_CASE("ConvCase.ARightLaunchPasses") {

@@ -3,6 +3,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <type_traits>
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/decode/args.h"
@@ -59,6 +60,10 @@ Problem problem_of(GateMode mode) {
   problem.value_dim = kValue;
   problem.inputs.decay = Decay::kChannel;
   problem.inputs.gate_mode = mode;
+  if constexpr (std::is_same_v<Problem, ConvProblem>) {
+    problem.split_qkv = true;
+    problem.inputs.beta_mode = BetaMode::kLogit;
+  }
   return problem;
 }
 
@@ -82,6 +87,13 @@ std::string refusal(const CommitProblem& problem, const CommitArgs& args, GdnCom
   return std::string(bind_commit(problem, args, p).message());
 }
 
+std::string refusal(const ConvProblem& problem, const ConvArgs& args, GdnConvParams* p) {
+  ConvExtent extent;
+  const Status found = conv_extent(problem, args, &extent);
+  if (!found.ok()) return std::string(found.message());
+  return std::string(bind_conv(problem, args, extent, p).message());
+}
+
 template <class P, class A, class Bound>
 struct Kind {
   using Problem = P;
@@ -93,6 +105,7 @@ using DecodeKind = Kind<DecodeProblem, DecodeArgs, GdnDecodeParams>;
 using PrefillKind = Kind<PrefillProblem, PrefillArgs, PrefillParams>;
 using VerifyKind = Kind<VerifyProblem, VerifyArgs, GdnVerifyParams>;
 using CommitKind = Kind<CommitProblem, CommitArgs, GdnCommitParams>;
+using ConvKind = Kind<ConvProblem, ConvArgs, GdnConvParams>;
 
 auto& of_args(auto& args) {
   if constexpr (requires { args.layer; }) {
@@ -105,9 +118,19 @@ const auto& gates_of(const GdnDecodeParams& p) { return p.gates; }
 const auto& gates_of(const PrefillParams& p) { return p.chunks.gates; }
 const auto& gates_of(const GdnVerifyParams& p) { return p.gates; }
 const auto& gates_of(const GdnCommitParams& p) { return p.layer.gates; }
+const auto& gates_of(const GdnConvParams& p) { return p.gates; }
+
+// What a convolution makes g of is a.
+auto& decay_of(auto& args) {
+  if constexpr (requires { args.a; }) {
+    return args.a;
+  } else {
+    return args.g;
+  }
+}
 
 TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, VerifyKind,
-                   CommitKind) {
+                   CommitKind, ConvKind) {
   using Problem = typename TestType::Problem;
   const Problem problem = problem_of<Problem>(GateMode::kComputed);
   const std::string op = std::string(Fields<Problem>::kName) + ": ";
@@ -115,7 +138,7 @@ TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, V
   typename TestType::Params params{};
   REQUIRE(refusal(problem, args, &params) == "");
   const auto& gates = gates_of(params);
-  CHECK(gates.g.data == of_args(args).g.data);
+  CHECK(gates.g.data == decay_of(of_args(args)).data);
   CHECK(gates.g.stride.head == kKey);
   CHECK((gates.A_log.stride == 1 && gates.dt_bias.stride == kKey));
   CHECK(gates.beta.stride.head == 1);
@@ -126,8 +149,9 @@ TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, V
     return refusal(problem, changed, &params);
   };
   const std::size_t row = TestType::kHasTokens ? 3 : 2;
-  CHECK(refused([&](auto& a) { a.g.strides[row] = 2; }) ==
-        op + "g has innermost stride 2; accepted: 1");
+  const std::string g = op + (std::is_same_v<Problem, ConvProblem> ? "a" : "g");
+  CHECK(refused([&](auto& a) { decay_of(a).strides[row] = 2; }) ==
+        g + " has innermost stride 2; accepted: 1");
   CHECK(refused([](auto& a) { a.dt_bias.strides[1] = 4; }) ==
         op + "dt_bias has innermost stride 4; accepted: 1");
   CHECK(refused([](auto& a) { a.dt_bias.shape[1] = 32; }) ==
@@ -140,14 +164,14 @@ TEMPLATE_TEST_CASE("ADecayOfChannelsIsARow", "[cpu]", DecodeKind, PrefillKind, V
   const std::string dims = TestType::kHasTokens ? "B = 2, T = 3, heads = 4, key_dim = 64]"
                                                 : "B = 2, heads = 4, key_dim = 64], or with one "
                                                   "token behind the first dimension";
-  CHECK(refused([&](auto& a) { a.g.shape[row] = kValue; }) ==
-        op + "g has shape [" + outer + ", 32]; accepted: [" + dims);
-  CHECK(refused([](auto& a) { --a.g.rank; }) ==
-        op + "g has shape [" + outer + "]; accepted: [" + dims);
+  CHECK(refused([&](auto& a) { decay_of(a).shape[row] = kValue; }) ==
+        g + " has shape [" + outer + ", 32]; accepted: [" + dims);
+  CHECK(refused([](auto& a) { --decay_of(a).rank; }) ==
+        g + " has shape [" + outer + "]; accepted: [" + dims);
 }
 
 TEMPLATE_TEST_CASE("ParametersOfADecayMayBeFlatOrAbsent", "[cpu]", DecodeKind, PrefillKind,
-                   VerifyKind, CommitKind) {
+                   VerifyKind, CommitKind, ConvKind) {
   using Problem = typename TestType::Problem;
   const std::string op = std::string(Fields<Problem>::kName) + ": ";
   typename TestType::Params params{};
@@ -180,7 +204,7 @@ TEMPLATE_TEST_CASE("ParametersOfADecayMayBeFlatOrAbsent", "[cpu]", DecodeKind, P
 }
 
 TEMPLATE_TEST_CASE("ALowerBoundIsANumberBelowZero", "[cpu]", DecodeKind, PrefillKind, VerifyKind,
-                   CommitKind) {
+                   CommitKind, ConvKind) {
   using Problem = typename TestType::Problem;
   const Problem problem = problem_of<Problem>(GateMode::kLowerBound);
   const std::string op = std::string(Fields<Problem>::kName) + ": lower_bound ";
@@ -203,27 +227,19 @@ TEMPLATE_TEST_CASE("ALowerBoundIsANumberBelowZero", "[cpu]", DecodeKind, Prefill
 }
 
 TEST_CASE("AConvMakesADecayOfChannels", "[cpu]") {
-  ConvProblem problem = problem_of<ConvProblem>(GateMode::kComputed);
-  problem.split_qkv = true;
+  const ConvProblem problem = problem_of<ConvProblem>(GateMode::kComputed);
   const ConvArgs args = args_of<ConvArgs>(problem);
-  const auto bound = [&](const ConvArgs& given, GdnConvParams* params) {
-    ConvExtent extent;
-    REQUIRE(conv_extent(problem, given, &extent).ok());
-    return std::string(bind_conv(problem, given, extent, params).message());
-  };
   GdnConvParams params{};
-  REQUIRE(bound(args, &params) == "");
+  REQUIRE(refusal(problem, args, &params) == "");
   CHECK(params.gates.g.stride == TokenStrides{kT * kHeads * kKey, kHeads * kKey, kKey});
-  CHECK(params.g.stride == params.gates.g.stride);
-  CHECK((params.gates.A_log.stride == 1 && params.gates.dt_bias.stride == kKey));
+  CHECK((params.g.data == args.g.data && params.g.stride == params.gates.g.stride));
   ConvArgs changed = args;
   --changed.g.rank;
-  CHECK(bound(changed, &params) ==
+  CHECK(refusal(problem, changed, &params) ==
         "gdn_conv: g has shape [2, 3, 4]; accepted: [B = 2, T = 3, heads = 4, key_dim = 64]");
   changed = args;
-  changed.a.shape[3] = 1;
-  CHECK(bound(changed, &params) ==
-        "gdn_conv: a has shape [2, 3, 4, 1]; accepted: [B = 2, T = 3, heads = 4, key_dim = 64]");
+  changed.g.strides[3] = 2;
+  CHECK(refusal(problem, changed, &params) == "gdn_conv: g has innermost stride 2; accepted: 1");
 }
 
 }  // namespace

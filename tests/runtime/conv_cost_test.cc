@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "results/target.h"
 #include "tests/catch.h"
 
 namespace cubinery::gdn {
@@ -152,6 +153,22 @@ TEST_CASE("GatesHaveWarpsOfTheirOwn", "[cpu]") {
   key.lane_channels = 4;
   load = {.sequences = 256, .tokens = 1, .channels = 8192, .heads = 65536};
   CHECK(conv_grid(key, load, kSms).warps == 64 + 8 * 65536 / (32 * kGatesOfLane));
+}
+
+// The same runs with warps for each channel's gates, which cost their bytes.
+TEST_CASE("GatesOfChannelsHaveMoreWarps", "[cpu]") {
+  GdnConvKey key{.split_qkv = true, .inputs = {.gate_mode = GateMode::kComputed}};
+  const ConvLoad load{.sequences = 1, .tokens = 32768, .channels = 12288, .heads = 32};
+  const ConvGrid heads = conv_grid(key, load, kSms);
+  const Target target = typical_target({9, 0, 'a'});
+  const double us = conv_us(key, load, target);
+  key.inputs.decay = Decay::kChannel;
+  const ConvGrid channels = conv_grid(key, load, kSms);
+  CHECK((channels.run == heads.run && channels.runs == heads.runs));
+  CHECK(channels.warps - channels.channel_warps == (channels.run + 15) / 16 * 32);
+  // 4 bytes of a and 4 of g for each 3 times 4 of q, k and v.
+  CHECK(conv_us(key, load, target) / us > 1.5);
+  CHECK(conv_us(key, load, target) / us < 1.7);
 }
 
 TEST_CASE("NormalisedHeadsHaveWarps", "[cpu]") {

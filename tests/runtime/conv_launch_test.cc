@@ -101,10 +101,14 @@ class ConvBench {
     const Inputs& inputs = problem_.inputs;
     const std::int64_t heads = problem_.heads.count();
     if (writes_g(problem_)) {
-      args->a = rows(8, inputs.gate_dtype, sizes, heads);
+      const bool has_rows = inputs.decay == Decay::kChannel;
+      const std::int64_t row = has_rows ? problem_.key_dim : 0;
+      args->a = rows(8, inputs.gate_dtype, sizes, heads, row);
       args->A_log = Tensor::contiguous(address(9), inputs.a_log_dtype, {heads});
-      args->dt_bias = Tensor::contiguous(address(10), inputs.dt_bias_dtype, {heads});
-      args->g = rows(11, DType::kF32, sizes, heads);
+      args->dt_bias = has_rows ? Tensor::contiguous(address(10), inputs.dt_bias_dtype, {heads, row})
+                               : Tensor::contiguous(address(10), inputs.dt_bias_dtype, {heads});
+      args->g = rows(11, DType::kF32, sizes, heads, row);
+      if (inputs.gate_mode == GateMode::kLowerBound) args->lower_bound = -5.0f;
     }
     if (!writes_beta(problem_)) return;
     args->b = rows(12, inputs.beta_dtype, sizes, heads);
@@ -161,6 +165,14 @@ ConvProblem gated_problem() {
   return problem;
 }
 
+// A decay for each of 64 channels.
+ConvProblem row_problem() {
+  ConvProblem problem = gated_problem();
+  problem.inputs.decay = Decay::kChannel;
+  problem.inputs.gate_mode = GateMode::kLowerBound;
+  return problem;
+}
+
 const ConvStates kPool{.location = StateLocation::kPool};
 
 TEST_CASE("AConvPassesPointersAndStrides", "[cpu]") {
@@ -210,6 +222,25 @@ TEST_CASE("GatesAreThoseOfAllHeads", "[cpu]") {
   CHECK(p.g.stride == TokenStrides{5 * 4, 4, 1});
   CHECK((p.gates.beta.data == address(12) && p.beta.data == address(13)));
   CHECK(p.beta.stride == TokenStrides{5 * 4, 4, 1});
+}
+
+TEST_CASE("GatesOfChannelsAreRows", "[cpu]") {
+  const ConvBench bench(row_problem());
+  ConvArgs args = bench.args();
+  args.a.strides = {10000, 1000, 100, 1};
+  const GdnConvParams p = bench.launched(args);
+  CHECK((p.heads == 4 && p.lower_bound == -5));
+  CHECK((p.gates.g.data == address(8) && p.gates.g.stride == TokenStrides{10000, 1000, 100}));
+  CHECK((p.gates.A_log.data == address(9) && p.gates.A_log.stride == 1));
+  CHECK((p.gates.dt_bias.data == address(10) && p.gates.dt_bias.stride == 64));
+  CHECK((p.g.data == address(11) && p.g.stride == TokenStrides{5 * 4 * 64, 4 * 64, 64}));
+  CHECK(p.beta.stride == TokenStrides{5 * 4, 4, 1});
+  // A flat dt_bias is the same, and neither it nor A_log has to be there.
+  args.dt_bias = Tensor::contiguous(address(10), DType::kF32, {4 * 64});
+  CHECK(bench.launched(args).gates.dt_bias.stride == 64);
+  args.dt_bias = args.A_log = {};
+  const GdnConvParams bare = bench.launched(args);
+  CHECK((bare.gates.dt_bias.data == nullptr && bare.gates.A_log.data == nullptr));
 }
 
 TEST_CASE("PackedSequencesHaveNoBatch", "[cpu]") {
@@ -580,7 +611,7 @@ class LayoutBench {
                         .channels = p.channels,
                         .norm_heads = p.norm_heads},
                        bench_.fake->sm_count)
-          .run;
+          .run;  // whatever gates there are
     };
     const int vectors = run(key), elements = run(without_vectors(key));
     REQUIRE(vectors != elements);
@@ -614,6 +645,32 @@ TEST_CASE("RowsThatLieInVectorsAreReadInVectors", "[cpu]") {
   CHECK_FALSE(bench.takes_vectors([](auto& a) { a.y.strides = {3000 * kChannels, 1, 3000}; }));
   // Weights lie as they like; that they are packed is a parameter.
   CHECK(bench.takes_vectors([](auto& a) { a.weight.strides = {1, kChannels}; }));
+}
+
+TEST_CASE("RowsOfGatesThatLieInVectorsAreReadInVectors", "[cpu]") {
+  const LayoutBench bench(row_problem());
+  CHECK(bench.takes_vectors([](auto&) {}));
+  // Four elements of bf16 are 8 bytes, of f32 16.
+  CHECK(bench.takes_vectors([](auto& a) {
+    a.a.data = moved(a.a, 8);
+    a.a.strides = {3000 * 404, 404, 68, 1};
+    a.g.strides = {3000 * 404, 404, 68, 1};
+  }));
+  CHECK(bench.takes_vectors([](auto& a) { a.A_log = a.dt_bias = {}; }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.a.data = moved(a.a, 4); }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.a.strides[1] += 2; }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.a.strides[2] += 1; }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.g.data = moved(a.g, 8); }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.g.strides[0] += 1; }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.dt_bias.data = moved(a.dt_bias, 4); }));
+  CHECK_FALSE(bench.takes_vectors([](auto& a) { a.dt_bias.strides[0] = 65; }));
+  // Numbers of heads lie as they like.
+  CHECK(bench.takes_vectors([](auto& a) {
+    a.A_log.strides[0] = 3;
+    a.b.data = moved(a.b, 2);
+  }));
+  const LayoutBench heads(gated_problem());
+  CHECK(heads.takes_vectors([](auto& a) { a.a.data = moved(a.a, 2); }));
 }
 
 TEST_CASE("CheckpointsThatALaunchDoesNotKeepLieNowhere", "[cpu]") {
@@ -657,6 +714,13 @@ TEST_CASE("StridesOfOneElementMeanNothing", "[cpu]") {
   CHECK((p.x.token == 0 && p.outputs[0].token == 0));
   const ConvSize size{.sequences = 256, .tokens = 256, .channels = kChannels};
   CHECK(lies_in_vectors(steps.key(size), p));
+  ConvProblem one = row_problem();
+  one.heads = {.q = 1, .k = 1, .v = 1};
+  const ConvBench rows(one);
+  ConvArgs gates = rows.args({.sequences = 1, .tokens = 1});
+  gates.a.strides = gates.g.strides = {1, 1, 1, 1};
+  gates.dt_bias.strides = {1, 1};
+  CHECK(lies_in_vectors(rows.key({.sequences = 1, .tokens = 1}), rows.launched(gates)));
 }
 
 // Columns of a verification's states are read one by one, wherever they begin.
@@ -830,6 +894,14 @@ TEST_CASE("GatesOfAConvAreRefusedWithNameAndReason", "[cpu]") {
         "gdn_conv: beta has shape [2, 1, 4]; accepted: [B = 2, T = 5, heads = 4]");
   CHECK(bench.refusal([](auto& a) { a.beta.strides[2] = 0; }) ==
         "gdn_conv: beta is written and has overlapping elements, by stride 0; accepted: no "
+        "overlap");
+  CHECK(bench.refusal([](auto& a) { a.lower_bound = -5; }) ==
+        "gdn_conv: lower_bound is -5; accepted: none, gate_mode is not lower_bound");
+  const ConvBench rows(row_problem());
+  CHECK(rows.refusal([](auto& a) { a.g.strides[3] = 2; }) ==
+        "gdn_conv: g has innermost stride 2; accepted: 1");
+  CHECK(rows.refusal([](auto& a) { a.g.strides[2] = 32; }) ==
+        "gdn_conv: g is written and has overlapping elements, by stride 32; accepted: no "
         "overlap");
 }
 

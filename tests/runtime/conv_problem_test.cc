@@ -86,7 +86,17 @@ TEST_CASE("AConvHasTwoToFourTaps", "[cpu]") {
 TEST_CASE("ModesOfAConvAreThoseThatItComputes", "[cpu]") {
   for (const GateMode mode : {GateMode::kLog, GateMode::kAlpha}) {
     CHECK(split_refusal([&](auto& p) { p.inputs.gate_mode = mode; }) ==
-          "gdn_conv: gate_mode = " + std::string(value_text(mode)) + "; accepted: none, computed");
+          "gdn_conv: gate_mode = " + std::string(value_text(mode)) +
+              "; accepted: none, computed, lower_bound");
+  }
+  for (const GateMode mode : {GateMode::kComputed, GateMode::kLowerBound}) {
+    for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
+      ConvProblem problem = engine_problem();
+      problem.inputs.gate_mode = mode;
+      problem.inputs.decay = decay;
+      CHECK(problem.check().ok());
+      for (const std::string& arch : known_architectures()) CHECK(problem.kernels(arch));
+    }
   }
   CHECK(split_refusal([](auto& p) { p.inputs.beta_mode = BetaMode::kGiven; }) ==
         "gdn_conv: beta_mode = given; accepted: one, logit, doubled_logit");
@@ -99,7 +109,9 @@ TEST_CASE("ModesOfAConvAreThoseThatItComputes", "[cpu]") {
 
 TEST_CASE("WithoutASplitThereAreNoHeads", "[cpu]") {
   CHECK(refusal([](auto& p) { p.inputs.gate_mode = GateMode::kComputed; }) ==
-        "gdn_conv: gate_mode = computed; accepted: none (computed needs split_qkv = true)");
+        "gdn_conv: gate_mode = computed; accepted: none (others need split_qkv = true)");
+  CHECK(refusal([](auto& p) { p.inputs.gate_mode = GateMode::kLowerBound; }) ==
+        "gdn_conv: gate_mode = lower_bound; accepted: none (others need split_qkv = true)");
   CHECK(refusal([](auto& p) { p.inputs.beta_mode = BetaMode::kDoubledLogit; }) ==
         "gdn_conv: beta_mode = doubled_logit; accepted: one (others need split_qkv = true)");
   CHECK(refusal([](auto& p) { p.inputs.use_qk_l2norm = true; }) ==
@@ -333,6 +345,15 @@ TEST_CASE("EqualConvCodeHasEqualKeys", "[cpu]") {
     CHECK_FALSE(same(engine, change));
   }
   CHECK(same({.split_qkv = true}, key_dim));
+  // Rows of gates have the heads' size, too, and beta alone has none.
+  ConvProblem rows{.split_qkv = true, .inputs = {.beta_mode = BetaMode::kLogit}};
+  rows.inputs.gate_mode = GateMode::kComputed;
+  CHECK(same(rows, key_dim));
+  rows.inputs.decay = Decay::kChannel;
+  CHECK_FALSE(same(rows, key_dim));
+  rows.inputs.gate_mode = GateMode::kNone;
+  CHECK(same(rows, key_dim));
+  CHECK(same(rows, [](auto& p) { p.inputs.decay = Decay::kHead; }));
   CHECK_FALSE(same({.varlen = true}, cu_seqlens));
   CHECK_FALSE(same({.from_accepted = true}, accepted));
 }
@@ -369,6 +390,11 @@ TEST_CASE("EveryOtherConvFieldIsCompiledIn", "[cpu]") {
       [](auto& p) { p.has_bias = true; },
       split([](auto&) {}),
       split([](auto& p) { p.inputs.gate_mode = GateMode::kComputed; }),
+      split([](auto& p) { p.inputs.gate_mode = GateMode::kLowerBound; }),
+      split([](auto& p) {
+        p.inputs.gate_mode = GateMode::kComputed;
+        p.inputs.decay = Decay::kChannel;
+      }),
       split([](auto& p) { p.inputs.beta_mode = BetaMode::kLogit; }),
       split([](auto& p) { p.inputs.beta_mode = BetaMode::kDoubledLogit; }),
       split([](auto& p) { p.inputs.use_qk_l2norm = true; }),

@@ -68,6 +68,36 @@ TEST_CASE("GdnConvRef.NormOfAHead", "[cpu]") {
   CHECK(std::abs(head[0] - std::sqrt(0.5)) < 1e-12);
 }
 
+// -exp(A_log) softplus(a + dt_bias), or lower_bound sigmoid(exp(A_log) (a + dt_bias)).
+TEST_CASE("GdnConvRef.DecaysByHand", "[cpu]") {
+  DecodeRefHead<double> head{.inputs = {.decay = Decay::kChannel, .gate_mode = GateMode::kComputed},
+                             .gate = {0, 30, -40},
+                             .a_log = std::log(2),
+                             .dt_bias = {0, -5, -3},
+                             .lower_bound = -4};
+  const auto near = [](double value) { return Approx(value).epsilon(1e-14); };
+  CHECK(conv_log_decay_ref(head, 0) == near(-2 * std::log(2)));
+  CHECK(conv_log_decay_ref(head, 1) == near(-2 * 25));
+  CHECK(conv_log_decay_ref(head, 2) == near(-2 * std::exp(-43)));
+  head.inputs.gate_mode = GateMode::kLowerBound;
+  CHECK(conv_log_decay_ref(head, 0) == -2);
+  CHECK(conv_log_decay_ref(head, 1) == near(-4 / (1 + std::exp(-50))));
+  CHECK(conv_log_decay_ref(head, 2) == near(-4 * std::exp(-86)));
+}
+
+// Of channels none is less than -128; that of a head may be.
+TEST_CASE("GdnConvRef.DecaysOfChannelsEndWhereTheyAreZero", "[cpu]") {
+  DecodeRefHead<double> head{.inputs = {.decay = Decay::kChannel, .gate_mode = GateMode::kComputed},
+                             .gate = {127, 129, 1e30},
+                             .dt_bias = {0, 0, 0}};
+  CHECK(conv_log_decay_ref(head, 0) == -127);
+  CHECK(conv_log_decay_ref(head, 1) == -128);
+  CHECK(conv_log_decay_ref(head, 2) == -128);
+  CHECK(std::exp(static_cast<float>(conv_log_decay_ref(head, 1))) == 0);
+  head.inputs.decay = Decay::kHead;
+  CHECK(conv_log_decay_ref(head, 1) == -129);
+}
+
 TEST_CASE("GdnConvRef.SinglePrecisionRoundsEachStep", "[cpu]") {
   const ConvRefChannel<float> channel{
       .taps = {1, 1}, .activation = Activation::kNone, .before = {1}};

@@ -321,7 +321,7 @@ inline std::vector<CommitProblem> commit_head_sizes(int draft_tokens) {
 }
 
 // As engines serve Qwen3-Next and Qwen3.5: packed, or in decoding steps of one token or a few, with
-// the gates and norms of the layer behind it or without.
+// the gates and norms of the layer behind it or without; and Kimi-K3, packed with its gates.
 inline std::vector<ConvProblem> served_convs() {
   const ConvProblem columns{
       .split_qkv = true, .states = {.location = StateLocation::kPool}, .varlen = true};
@@ -339,6 +339,14 @@ inline std::vector<ConvProblem> served_convs() {
                     .use_qk_l2norm = true};
     problems.push_back(fused);
   }
+  ConvProblem& rows = problems.emplace_back(channels);
+  rows.weight_dtype = DType::kF32;
+  rows.inputs = {.gate_dtype = DType::kBF16,
+                 .beta_dtype = DType::kBF16,
+                 .decay = gdn::Decay::kChannel,
+                 .gate_mode = GateMode::kLowerBound,
+                 .beta_mode = BetaMode::kLogit,
+                 .use_qk_l2norm = true};
   return problems;
 }
 
@@ -400,6 +408,24 @@ inline std::vector<ConvProblem> conv_options() {
                       .dt_bias_dtype = DType::kF16,
                       .gate_mode = GateMode::kComputed,
                       .beta_mode = BetaMode::kDoubledLogit}},
+          {.split_qkv = true,
+           .inputs = {.gate_mode = GateMode::kLowerBound, .beta_mode = BetaMode::kOne}},
+          {.split_qkv = true,
+           .inputs = {.gate_dtype = DType::kBF16,
+                      .beta_dtype = DType::kBF16,
+                      .decay = gdn::Decay::kChannel,
+                      .gate_mode = GateMode::kComputed,
+                      .beta_mode = BetaMode::kLogit,
+                      .use_qk_l2norm = true},
+           .varlen = true},
+          {.key_dim = 24,
+           .dtype = DType::kF32,
+           .split_qkv = true,
+           .inputs = {.a_log_dtype = DType::kBF16,
+                      .dt_bias_dtype = DType::kF16,
+                      .decay = gdn::Decay::kChannel,
+                      .gate_mode = GateMode::kLowerBound,
+                      .beta_mode = BetaMode::kOne}},
           {.split_qkv = true,
            .inputs = {
                .gate_mode = GateMode::kNone, .beta_mode = BetaMode::kOne, .use_qk_l2norm = true}}};

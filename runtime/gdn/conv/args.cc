@@ -54,6 +54,7 @@ Status bind_tokens(const ConvBinder& bind, const ConvExtent& extent, GdnConvPara
   CUBINERY_RETURN_IF_ERROR(bind_output<TensorId::kV>(bind, extent, &outputs));
   CUBINERY_RETURN_IF_ERROR(bind_output<TensorId::kY>(bind, extent, &outputs));
   CUBINERY_RETURN_IF_ERROR((bind.gates<TensorId::kA, TensorId::kB>(&params->gates)));
+  CUBINERY_RETURN_IF_ERROR(bind.lower_bound(&params->lower_bound));
   CUBINERY_RETURN_IF_ERROR(bind.outputs<TensorId::kG>(&params->g));
   return bind.outputs<TensorId::kBeta>(&params->beta);
 }

@@ -43,14 +43,13 @@ bool takes_sequences(const GdnConvKey& key, const ConvLoad& load) {
 ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
   ConvGrid grid;
   grid.channel_warps = channel_warps(key, load.norm_heads, static_cast<int>(load.channels));
-  const auto gate_warps = [&](std::int64_t tokens) {
-    if (!has_gates(key.inputs)) return 0;
-    return static_cast<int>(int_ceil_div(tokens * load.heads, 32 * kGatesOfLane));
+  const auto warps_of = [&](std::int64_t tokens) {
+    return grid.channel_warps + static_cast<int>(gate_warps(key, tokens, load.heads));
   };
   if (takes_steps(key, load)) {
     grid.run = key.together;
     grid.runs = int_ceil_div(load.sequences, key.together);
-    grid.warps = grid.channel_warps + gate_warps(grid.run);
+    grid.warps = warps_of(grid.run);
     return grid;
   }
   if (takes_sequences(key, load)) {
@@ -58,7 +57,7 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
     grid.by_sequence = true;
     grid.run = static_cast<int>(std::max<std::int64_t>(each, 1));
     grid.runs = load.sequences;
-    grid.warps = grid.channel_warps + gate_warps(grid.run);
+    grid.warps = warps_of(grid.run);
     return grid;
   }
   const std::int64_t rows = key.varlen ? 1 : load.sequences;
@@ -80,7 +79,7 @@ ConvGrid conv_grid(const GdnConvKey& key, const ConvLoad& load, int sm_count) {
     grid.runs = std::max<std::int64_t>(int_ceil_div(load.tokens, run), 1);
   }
   grid.run = static_cast<int>(run);
-  grid.warps = grid.channel_warps + gate_warps(run);
+  grid.warps = warps_of(run);
   return grid;
 }
 
@@ -93,9 +92,14 @@ double conv_us(const GdnConvKey& key, const ConvLoad& load, const Target& target
   const double sequences = static_cast<double>(load.sequences);
   const double stored = stores_every(key) ? tokens : key.states.store ? sequences : 0;
   const double states = (key.states.has_initial ? sequences : 0) + stored;
-  const double bytes = 2 * outputs * size_of(key.dtype) + states * state_columns(key) *
-                                                              size_of(key.states.dtype) *
-                                                              static_cast<double>(load.channels);
+  const double of_state =
+      static_cast<double>(load.channels) * state_columns(key) * size_of(key.states.dtype);
+  // Of a decay for each channel; those of heads are few.
+  const double of_gates =
+      has_channel_gates(key.inputs)
+          ? load.heads * key.key_dim * (size_of(key.inputs.gate_dtype) + size_of(DType::kF32))
+          : 0;
+  const double bytes = 2 * outputs * size_of(key.dtype) + states * of_state + tokens * of_gates;
   const double waves = ceil_div(static_cast<double>(grid.runs) * grid.warps,
                                 target.sm_count * (key.resident / 32.0));
   double life = kConvLatencyUs;

@@ -146,6 +146,16 @@ bool lies_in_vectors(const GdnConvKey& key, const GdnConvParams& p) {
              (output.channel == 1 && lies_at_vectors(lane, key.dtype, output.data,
                                                      {output.batch, output.token, output.head}));
   }
+  if (has_channel_gates(key.inputs)) {
+    const auto add_rows = [&](DType dtype, const void* data, const TokenStrides& stride) {
+      is_so &= lies_at_vectors(kGateChannels, dtype, data,
+                               {p.sequences > 1 ? stride.batch : 0, p.tokens > 1 ? stride.token : 0,
+                                p.heads > 1 ? stride.head : 0});
+    };
+    add_rows(key.inputs.gate_dtype, p.gates.g.data, p.gates.g.stride);
+    add_rows(DType::kF32, p.g.data, p.g.stride);
+    add_rows(key.inputs.dt_bias_dtype, p.gates.dt_bias.data, {0, 0, p.gates.dt_bias.stride});
+  }
   const auto add_states = [&](const void* data, const ConvStateStrides& stride, long long step) {
     // Columns that counts choose are read element by element.
     if (has_long_window(key) && key.states.layout == ConvStateLayout::kColumns) return;

@@ -13,7 +13,7 @@ Status check_unsplit(const ConvProblem& problem) {
   const Inputs& inputs = problem.inputs;
   if (writes_g(problem)) {
     return bad_field(kConvOp, "gate_mode", value_text(inputs.gate_mode),
-                     "none (computed needs split_qkv = true)");
+                     "none (others need split_qkv = true)");
   }
   if (writes_beta(problem)) {
     return bad_field(kConvOp, "beta_mode", value_text(inputs.beta_mode),
@@ -29,11 +29,6 @@ Status check_conv_dim(std::string_view name, int dim) {
 }
 
 Status check_split(const ConvProblem& problem) {
-  if (writes_g(problem) && problem.inputs.decay == Decay::kChannel) {
-    return bad_field(kConvOp, "decay", value_text(problem.inputs.decay),
-                     "head (no kernel of a convolution makes a decay for each channel yet), or "
-                     "gate_mode = none");
-  }
   CUBINERY_RETURN_IF_ERROR(check_heads(kConvOp, problem.heads));
   CUBINERY_RETURN_IF_ERROR(check_conv_dim("key_dim", problem.key_dim));
   CUBINERY_RETURN_IF_ERROR(check_conv_dim("value_dim", problem.value_dim));
@@ -100,7 +95,8 @@ ConvProblem normalised(ConvProblem problem) {
   problem = normalised_shared(problem);
   if (!problem.split_qkv) problem.heads = plain.heads;
   if (!problem.split_qkv) problem.value_dim = plain.value_dim;
-  if (!problem.inputs.use_qk_l2norm) problem.key_dim = plain.key_dim;
+  const bool has_rows = problem.inputs.use_qk_l2norm || has_channel_gates(problem.inputs);
+  if (!has_rows) problem.key_dim = plain.key_dim;
   const bool keeps_none = !problem.states.store && problem.checkpoints == Checkpoints::kNone;
   if (!problem.states.has_initial && keeps_none) {
     problem.states.dtype = plain.states.dtype;

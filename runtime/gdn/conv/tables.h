@@ -17,7 +17,8 @@ namespace cubinery {
 
 namespace gdn {
 
-inline constexpr std::array kConvGateModes{GateMode::kNone, GateMode::kComputed};
+inline constexpr std::array kConvGateModes{GateMode::kNone, GateMode::kComputed,
+                                           GateMode::kLowerBound};
 inline constexpr std::array kConvBetaModes{BetaMode::kOne, BetaMode::kLogit,
                                            BetaMode::kDoubledLogit};
 
@@ -46,11 +47,13 @@ struct Fields<gdn::ConvProblem> {
           "Transformers, SGLang), or channels (vLLM)")
           .named("state_layout"),
       gdn::state_slot_fields<P>(),
-      fixed<&P::inputs, &gdn::Inputs::decay>("of the gates that are computed: one for a token "
-                                             "and head (head), or for each channel of k "
-                                             "(channel; no kernel makes these yet)"),
+      fixed<&P::inputs, &gdn::Inputs::decay>(
+          "g of a token and head is one number (head: Gated DeltaNet), or one for each of key_dim "
+          "channels (channel: Kimi Delta Attention)"),
       fixed<&P::inputs, &gdn::Inputs::gate_mode>(
-          "g is computed from A_log, a and dt_bias; needs split_qkv", gdn::kConvGateModes),
+          "g is computed from A_log, a and dt_bias, by softplus (computed) or above a lower bound "
+          "(lower_bound); needs split_qkv",
+          gdn::kConvGateModes),
       fixed<&P::inputs, &gdn::Inputs::beta_mode>(
           "beta is computed: the sigmoid of b (logit) or twice that (doubled_logit); needs "
           "split_qkv",
@@ -189,7 +192,7 @@ template <>
 struct Numbers<ConvArgs> {
   static constexpr std::tuple kList{
       numbers::kPadSlotId, numbers::kZeroPadding, numbers::kScratchSlot, numbers::kCheckpointEvery,
-      numbers::kConvScale, numbers::kMaxSeqlen,   numbers::kEnablePdl};
+      numbers::kConvScale, numbers::kLowerBound,  numbers::kMaxSeqlen,   numbers::kEnablePdl};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
