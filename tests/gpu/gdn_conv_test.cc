@@ -51,6 +51,16 @@ ConvProblem with_gates(ConvProblem problem) {
   return problem;
 }
 
+// A decay for each channel of k.
+ConvProblem with_rows(ConvProblem problem, gdn::GateMode mode = gdn::GateMode::kLowerBound) {
+  problem = with_gates(problem);
+  problem.inputs.decay = gdn::Decay::kChannel;
+  problem.inputs.gate_mode = mode;
+  return problem;
+}
+
+constexpr gdn::GateMode kComputedModes[] = {gdn::GateMode::kComputed, gdn::GateMode::kLowerBound};
+
 void expect_right(const ConvProblem& problem) {
   INFO("problem " << problem.to_json());
   const gdn::Conv conv = prepare(problem, conv_check_sizes(problem));
@@ -159,6 +169,63 @@ TEST_CASE("GdnConv.EveryGateModeAndDtype", "[gpu][conv][slow][sanitize]") {
   expect_right(problems);
 }
 
+TEST_CASE("GdnConv.ALowerBoundOfOneDecay", "[gpu][conv]") {
+  ConvProblem problem = with_gates(split());
+  problem.inputs.gate_mode = gdn::GateMode::kLowerBound;
+  expect_both_right(problem);
+}
+
+TEST_CASE("GdnConv.EveryGateModeAndDtypeOfRows", "[gpu][conv][slow][sanitize]") {
+  std::vector<ConvProblem> problems;
+  for (const gdn::GateMode mode : kComputedModes) {
+    for (const DType dtype : kFloatTypes) {
+      for (const gdn::BetaMode beta :
+           {gdn::BetaMode::kOne, gdn::BetaMode::kLogit, gdn::BetaMode::kDoubledLogit}) {
+        ConvProblem& problem = problems.emplace_back(with_rows(split(), mode));
+        problem.inputs.gate_dtype = problem.inputs.beta_dtype = dtype;
+        problem.inputs.beta_mode = beta;
+        problem.inputs.use_qk_l2norm = beta != gdn::BetaMode::kLogit;
+        problem.varlen = beta != gdn::BetaMode::kOne;
+        if (mode == gdn::GateMode::kComputed) {
+          problem.inputs.a_log_dtype = problem.inputs.dt_bias_dtype = dtype;
+        }
+      }
+    }
+  }
+  expect_right(problems);
+}
+
+// Heads have from two lanes on, whole warps of them or parts, and more of v than of k.
+TEST_CASE("GdnConv.RowsOfGatesOfEveryHeadSize", "[gpu][conv][slow]") {
+  std::vector<ConvProblem> problems;
+  for (int dim = 8; dim <= 256; dim += 8) {
+    for (const bool varlen : {false, true}) {
+      ConvProblem& problem = problems.emplace_back(with_rows(split()));
+      problem.key_dim = dim;
+      problem.heads.v = dim % 16 == 0 ? 4 : 6;
+      problem.varlen = varlen;
+      problem.inputs.use_qk_l2norm = dim % 24 != 0;
+      problem.inputs.gate_dtype = varlen ? DType::kBF16 : DType::kF32;
+    }
+  }
+  expect_right(problems);
+}
+
+// Sequences by themselves, with a state after each token, checkpoints, or from accepted tokens on.
+TEST_CASE("GdnConv.RowsOfGatesOfEveryKindOfLaunch", "[gpu][conv][sanitize]") {
+  std::vector<ConvProblem> problems;
+  for (const bool varlen : {false, true}) {
+    ConvProblem problem = pool(with_rows(split(), gdn::GateMode::kComputed));
+    problem.varlen = varlen;
+    problems.push_back(problem);
+    problems.emplace_back(problem).stored_states = gdn::StoredStates::kEvery;
+    problems.emplace_back(problem).from_accepted = true;
+    problems.emplace_back(problem).circular_state = true;
+    problems.emplace_back(problem).checkpoints = gdn::Checkpoints::kAt;
+  }
+  expect_right(problems);
+}
+
 TEST_CASE("GdnConv.EveryStateForm", "[gpu][conv][slow][sanitize]") {
   std::vector<ConvProblem> problems;
   for (const auto layout : {gdn::ConvStateLayout::kColumns, gdn::ConvStateLayout::kChannels}) {
@@ -264,6 +331,38 @@ void expect_good(const ConvCase& data, const GdnMemory& after) {
     CHECK(error.deviation.ok());
   }
   CHECK(verdict.fault == "");
+}
+
+// A_log and dt_bias that are absent, dt_bias that is flat, and lower bounds.
+TEST_CASE("GdnConv.BareAndFlatGates", "[gpu][conv][sanitize]") {
+  for (const gdn::GateMode mode : kComputedModes) {
+    for (const bool varlen : {false, true}) {
+      ConvProblem problem = with_rows(split(), mode);
+      problem.varlen = varlen;
+      for (const std::int64_t tokens : {1, 7, 100}) {
+        INFO("gate mode " << static_cast<int>(mode) << ", " << tokens << " tokens");
+        const std::vector<std::int64_t> lengths(3, tokens);
+        const ConvCase bare(problem, {.lengths = lengths, .seed = seed(), .bare_gates = true});
+        const gdn::Conv conv = prepare_for(bare);
+        expect_good(bare, Launched(bare).run(conv));
+        const ConvCase full(problem, {.lengths = lengths, .seed = seed()});
+        const Launched launched(full);
+        ConvArgs args = launched.args();
+        args.dt_bias = Tensor::contiguous(args.dt_bias.data, args.dt_bias.dtype,
+                                          {problem.heads.count() * problem.key_dim});
+        expect_good(full, launched.run(conv, args));
+      }
+    }
+  }
+  ConvProblem of_heads = with_gates(split());
+  of_heads.inputs.gate_mode = gdn::GateMode::kLowerBound;
+  const ConvCase bare(of_heads, {.lengths = {9, 9}, .seed = seed(), .bare_gates = true});
+  expect_good(bare, Launched(bare).run(prepare_for(bare)));
+  for (const float bound : {-5.0f, -1.0f, -0.001f, -1000.0f}) {
+    const ConvCase data(with_rows(split()),
+                        {.lengths = {9, 9}, .seed = seed(), .lower_bound = bound});
+    expect_good(data, Launched(data).run(prepare_for(data)));
+  }
 }
 
 // Batches of what a server has at a time: decoding steps beside prefills of any length.
@@ -462,6 +561,31 @@ TEST_CASE("GdnConv.TakesTensorsAsTheyLie", "[gpu][conv]") {
   }
 }
 
+// The same bits by vectors and by elements.
+TEST_CASE("GdnConv.TakesRowsOfGatesAsTheyLie", "[gpu][conv]") {
+  for (const gdn::GateMode mode : kComputedModes) {
+    for (const bool varlen : {false, true}) {
+      ConvProblem problem = with_rows(split(), mode);
+      problem.inputs.gate_dtype = varlen ? DType::kBF16 : DType::kF32;
+      problem.varlen = varlen;
+      const ConvCase data(problem, {.lengths = {37, 37, 37}, .seed = seed()});
+      const gdn::Conv conv = prepare_for(data);
+      const GdnMemory expected = Launched(data).run(conv);
+      expect_good(data, expected);
+      const std::vector<int> rows = varlen ? std::vector{0, 1, 2} : std::vector{0, 1, 2, 3};
+      const std::vector<int> heads_first = varlen ? std::vector{1, 0, 2} : std::vector{2, 0, 1, 3};
+      for (const auto& [gap, offset] : {std::pair(0, 0), {8, 0}, {8, 8}, {4, 4}, {3, 0}, {0, 1}}) {
+        for (const TensorId which : {TensorId::kA, TensorId::kG}) {
+          expect_same_relaid(data, conv, expected, which, rows, gap, offset);
+          expect_same_relaid(data, conv, expected, which, heads_first, gap, offset);
+        }
+        expect_same_relaid(data, conv, expected, TensorId::kDtBias, {0, 1}, gap, offset);
+        expect_same_relaid(data, conv, expected, TensorId::kALog, {0}, gap, offset);
+      }
+    }
+  }
+}
+
 // Channels that are no multiple of what a thread has.
 TEST_CASE("GdnConv.AnyNumberOfChannels", "[gpu][conv][sanitize]") {
   for (const bool varlen : {false, true}) {
@@ -501,6 +625,42 @@ void store_at(GdnMemory* memory, TensorId which, DType dtype, std::int64_t i, st
   std::byte* const at =
       (*memory)[static_cast<std::size_t>(which)].data() + kGuardBytes + i * size_of(dtype);
   store_integer(dtype, at, value);
+}
+
+// g is a number from -128, or from the lower bound, to 0, of any finite numbers.
+TEST_CASE("GdnConv.RowsOfGatesAreFinite", "[gpu][conv][sanitize]") {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  const std::vector<float> extremes{0.0f,  -0.0f,  20.0f,  100.0f,  1e4f,  1e30f,
+                                    kMost, 1e-30f, -20.0f, -100.0f, -1e4f, -kMost};
+  for (const gdn::GateMode mode : kComputedModes) {
+    ConvProblem problem = with_rows(split(), mode);
+    problem.heads.v = static_cast<int>(2 * extremes.size());
+    const ConvCase data(problem, {.lengths = {5, 5}, .seed = seed()});
+    GdnMemory memory = data.memory();
+    const auto fill = [&](TensorId which, std::size_t run) {
+      std::vector<std::byte>& piece = memory[static_cast<std::size_t>(which)];
+      const std::size_t count = (piece.size() - 2 * kGuardBytes) / sizeof(float);
+      for (std::size_t i = 0; i < count; ++i) {
+        store(DType::kF32, piece.data() + kGuardBytes + i * sizeof(float),
+              extremes[i / run % extremes.size()]);
+      }
+    };
+    // Channels have each pair of a and dt_bias, heads each A_log.
+    fill(TensorId::kA, 1);
+    fill(TensorId::kDtBias, extremes.size() + 1);
+    fill(TensorId::kALog, 1);
+    const Launched launched(data);
+    launched.upload(memory);
+    const DeviceStream stream = make_stream(gpu());
+    REQUIRE(prepare_for(data).launch(stream.get(), launched.args()).ok());
+    stream.synchronize().value();
+    const std::vector<float> g = values(launched.download(), TensorId::kG, DType::kF32);
+    const float least = mode == gdn::GateMode::kComputed ? -128.0f : kLowerBound;
+    CHECK(
+        std::all_of(g.begin(), g.end(), [&](float x) { return x >= 1.000001f * least && x <= 0; }));
+    CHECK(*std::min_element(g.begin(), g.end()) == Approx(least));
+    CHECK(*std::max_element(g.begin(), g.end()) == 0);
+  }
 }
 
 // Every output is NaN, and no state is touched.
