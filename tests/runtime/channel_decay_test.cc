@@ -7,10 +7,12 @@
 
 #include "runtime/gdn/conv/args.h"
 #include "runtime/gdn/decode/args.h"
+#include "runtime/gdn/decode/operator.h"
 #include "runtime/gdn/operators.h"
 #include "runtime/gdn/prefill/args.h"
 #include "runtime/gdn/verify/args.h"
 #include "runtime/gdn/verify/commit_args.h"
+#include "runtime/gdn/verify/operator.h"
 #include "tests/catch.h"
 
 namespace cubinery::gdn {
@@ -240,6 +242,25 @@ TEST_CASE("AConvMakesADecayOfChannels", "[cpu]") {
   changed = args;
   changed.g.strides[3] = 2;
   CHECK(refusal(problem, changed, &params) == "gdn_conv: g has innermost stride 2; accepted: 1");
+}
+
+// Rows of decays take registers besides those of k and q.
+TEMPLATE_TEST_CASE("StatesOfEverySizeHaveKernelsForChannels", "[cpu]", DecodeProblem,
+                   VerifyProblem) {
+  for (const StateLayout layout : {StateLayout::kKV, StateLayout::kVK}) {
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (int dim = 16; dim <= 256; dim += 16) {
+        auto problem = problem_of<TestType>(GateMode::kLowerBound);
+        problem.key_dim = problem.value_dim = dim;
+        problem.states.layout = layout;
+        problem.states.dtype = dtype;
+        CAPTURE(dim, layout, dtype);
+        const auto found = kernels_for(problem, "sm_90a", {});
+        REQUIRE(found);
+        CHECK_FALSE(found->empty());
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ inline Point point_of(const DecodeProblem& problem, std::int64_t batch) {
 }
 
 // Lanes along key_dim of default keys with KV states of `dtype`, of verify's too: both sum alike.
-int kv_lanes(int key_dim, DType dtype);
+int kv_lanes(int key_dim, DType dtype, Decay decay);
 // For values of a decode step, or a verification's: with rows along value_dim a vector holds
 // columns, each of which is summed by itself.
 void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values);

@@ -55,6 +55,7 @@ WideAndNarrow vk_keys(GdnDecodeKey key) {
   GdnDecodeKey wide = key, narrow = key;
   wide.warp_v = wide.held_v = size_of(key.states.dtype) < 4 ? 16 : 8;
   wide.warps = 1;
+  while (data_registers(wide) > 128 && wide.held_v > 4) wide.held_v /= 2;  // a long row of decays
   narrow.warp_v = narrow.held_v = 4;
   narrow.warps = 2;
   return {wide, narrow};
@@ -148,7 +149,7 @@ class DecodePortable final : public DecodeKeyPath {
                                    const Target& target) const override {
     GdnDecodeKey key = std::get<0>(fixed_keys(problem));
     const bool rows_are_v = problem.states.layout == StateLayout::kVK;
-    key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype);
+    key.k_lanes = rows_are_v ? 8 : kv_lanes(key.key_dim, key.states.dtype, key.inputs.decay);
     const auto made = [&] { return rows_are_v ? vk_keys(key) : kv_keys(key); };
     WideAndNarrow keys = made();
     if (problem.output_norm != OutputNorm::kNone) {
@@ -217,9 +218,10 @@ void correct_step_bits(StateLayout layout, std::vector<TunedValue>* values) {
   }
 }
 
-int kv_lanes(int key_dim, DType dtype) {
+int kv_lanes(int key_dim, DType dtype, Decay decay) {
   if (key_dim > 128) return 16;
-  return size_of(dtype) < 4 ? 8 : 4;
+  const bool has_rows_of_decays = decay == Decay::kChannel;  // in registers, beside k and q
+  return size_of(dtype) < 4 || has_rows_of_decays ? 8 : 4;
 }
 
 const DecodeKeyPath& decode_portable() {

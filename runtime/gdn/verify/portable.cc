@@ -26,7 +26,7 @@ std::vector<std::tuple<GdnVerifyKey>> verify_vk_keys(GdnVerifyKey key) {
 // Rows of the state lie along value_dim, and warps of a block side by side along them, as in
 // decode.
 std::vector<std::tuple<GdnVerifyKey>> verify_kv_keys(GdnVerifyKey key) {
-  key.k_lanes = kv_lanes(key.key_dim, key.states.dtype);
+  key.k_lanes = kv_lanes(key.key_dim, key.states.dtype, key.inputs.decay);
   const auto with_vector_of = [&](int elements, int warps) {
     GdnVerifyKey made = key;
     made.warps = warps;
@@ -65,9 +65,13 @@ class VerifyPortable final : public OneKernelVerifyPath<GdnVerifyKey> {
 
  protected:
   std::optional<std::string> why_not_here(const VerifyProblem& problem,
-                                          const Target&) const override {
-    if (!problem.tree) return std::nullopt;
-    return "the state after a token's parent is not at hand (tree = true)";
+                                          const Target& target) const override {
+    if (problem.tree) return "the state after a token's parent is not at hand (tree = true)";
+    // A thread's registers do not hold long rows of decays beside operands in f32.
+    for (const KeySet& keys : default_keys(problem, target)) {
+      if (std::optional<std::string> rule = rule_of(keys)) return rule;
+    }
+    return std::nullopt;
   }
   void correct_bits(const KeySet& keys, Values* values) const override {
     correct_step_bits(std::get<0>(keys).states.layout, values);
