@@ -138,7 +138,8 @@ def step_decay(q: Any, k: Any, v: Any, g: Any, decay: Decay | None = None) -> st
         return decay
     of_q, of_k, of_v = shape_of("q", q), shape_of("k", k), shape_of("v", v)
     rows = (max(of_q[-2], of_k[-2], of_v[-2]), of_k[-1])
-    return "channel" if g is not None and shape_of("g", g)[-2:] == rows else "head"
+    of_g = () if g is None else shape_of("g", g)
+    return "channel" if len(of_g) > 2 and of_g[-2:] == rows else "head"
 
 
 @infers("decay")
