@@ -6,6 +6,7 @@ contract of cubinery.functional, for numpy arrays on the host, in float64 but fo
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -295,3 +296,33 @@ def gdn_conv(
             outputs.fill(span, {"zero": 0.0, "invalid": np.nan}[kind])
     outputs.finish()
     return ConvOutputs(*arrays, g, beta) if is_split else arrays[0]
+
+
+class DecodeContext:
+    """A context whose operators are decodes with a convolution in front, for numpy arrays."""
+
+    def __init__(self) -> None:
+        self.problems: list[Any] = []
+
+    def _kept_operator(self, fields: tuple[str, ...], key: tuple[Any, ...]) -> Any:
+        problem = key[0](**dict(zip(fields, key[1:], strict=True)))
+        self.problems.append(problem)
+        return functools.partial(_decode, problem)
+
+
+_POOL = ("state_indices", "pad_slot_id", "zero_padding")
+_MODES = ("decay", "gate_mode", "beta_mode", "use_qk_l2norm", "state_layout", "output_norm")
+
+
+def _decode(problem: Any, *, x: Array, out: Array, **named: Any) -> Array:
+    conv = {name: named.pop(f"conv_{name}") for name in ("weight", "bias", "state")}
+    assert (conv["bias"] is not None) == problem.conv_has_bias
+    heads = {f"{name}_heads": getattr(problem, f"{name}_heads") for name in ("q", "k", "v")}
+    rows = gdn_conv(
+        x[:, None], **conv, **heads, key_dim=problem.key_dim, value_dim=problem.value_dim,
+        activation=problem.conv_activation, state_layout=problem.conv_state_layout,
+        **{name: named[name] for name in _POOL if name in named},
+    )  # fmt: skip
+    modes = {name: getattr(problem, name) for name in _MODES}
+    parts = (part[:, 0] for part in (rows.q, rows.k, rows.v))
+    return recurrence.gdn_decode(*parts, out=out, **named, **modes)

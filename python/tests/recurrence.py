@@ -59,13 +59,15 @@ def log_decay(
 ) -> Any:
     """g of gdn.h, from what the gate mode is given; the others have g's dimensions of heads and
     channels, or 1."""
-    with np.errstate(divide="ignore"):
+    bias = 0 if dt_bias is None else dt_bias
+    rate = 1 if A_log is None else np.exp(A_log)
+    with np.errstate(divide="ignore", over="ignore"):
         return {
             "none": lambda: 0.0,
             "log": lambda: g,
             "alpha": lambda: np.log(g),
-            "computed": lambda: -np.exp(A_log) * softplus(g + dt_bias),
-            "lower_bound": lambda: lower_bound * sigmoid(np.exp(A_log) * (g + dt_bias)),
+            "computed": lambda: -rate * softplus(g + bias),
+            "lower_bound": lambda: lower_bound * sigmoid(rate * (g + bias)),
         }[mode]()
 
 
@@ -193,6 +195,8 @@ def _check_operands(
     for name in ("q", "k", "v"):
         x = options[name]
         assert x.size == 0 or _arrays.strides_of(x)[-1] == 1, f"{name} has no unit innermost stride"
+    is_row = options["decay"] == "channel"
+    assert not is_row or _arrays.strides_of(options["g"])[-1] == 1, "g has no unit innermost stride"
     dtypes = set()
     for name, steps in (("state_indices", read_steps), ("state_out_indices", written_steps)):
         indices = options[name]
@@ -322,6 +326,7 @@ def gdn_prefill(
     *,
     A_log: Array | None = None,
     dt_bias: Array | None = None,
+    decay: str = "head",
     gate_mode: str | None = None,
     beta_mode: str | None = None,
     use_qk_l2norm: bool = False,
@@ -354,6 +359,7 @@ def gdn_prefill(
 ) -> Array:
     """functional.gdn_prefill for numpy arrays, token_layout "bthd"."""
     options = _settings(dict(locals()))
+    assert decay == "head" and gate_mode != "lower_bound"  # no kernel of a prefill takes these
     assert token_layout == "bthd" and (checkpoint_mode == "none") == (checkpoints is None)
     slots = _Slots(options)
     out = _output(q, k, v, out, output_dtype)
@@ -416,6 +422,10 @@ def gdn_decode(
     pad_slot_id: int | None = None,
     zero_padding: bool = False,
     scratch_slot: int | None = None,
+    z: Array | None = None,
+    norm_weight: Array | None = None,
+    norm_eps: float | None = None,
+    output_norm: str | None = None,
     out: Array | None = None,
     output_dtype: str | None = None,
     stream: int | None = None,
@@ -434,7 +444,8 @@ def gdn_decode(
     of_g = 3 if decay == "channel" else 2
     for n in range(len(q)):
         part = (*(row(x, n, 3) for x in (q, k, v)), row(g, n, of_g), row(beta, n, 2))
-        _run_sequence(slots, n, part, rows_out[n], options)
+        if _run_sequence(slots, n, part, rows_out[n], options) is not None and z is not None:
+            rows_out[n] = normed(rows_out[n], z[n], norm_weight, norm_eps, output_norm)
     return out
 
 

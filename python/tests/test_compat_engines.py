@@ -179,7 +179,7 @@ def vllm_call(**change):
         ({"a": rows()["a"][:2]}, InvalidArgumentError, "a has shape"),
         ({"beta": 2.0}, UnsupportedError, "beta is 2.0"),
         ({"threshold": 10.0}, UnsupportedError, "threshold is 10.0"),
-        ({"is_kda": True}, UnsupportedError, "is_kda"),
+        ({"is_kda": True}, InvalidArgumentError, "dt_bias has shape"),
         ({"pad_slot_id": 3}, InvalidArgumentError, "pad_slot_id is 3"),
         (
             {"ssm_state_indices_output": np.zeros(3, int)},
@@ -487,7 +487,7 @@ def vllm_verify(x, cu_seqlens, **change):
         ({"initial_state": None}, InvalidArgumentError, "initial_state is required"),
         ({"initial_state": pool().astype(float)}, UnsupportedError, "initial_state is float64"),
         ({"pad_slot_id": 3}, InvalidArgumentError, "pad_slot_id is 3"),
-        ({"is_kda": True}, UnsupportedError, "is_kda"),
+        ({"is_kda": True}, InvalidArgumentError, "dt_bias has shape"),
     ],
 )
 def test_vllm_draft_tokens_refuse(calls, form, change, error, message):
@@ -715,7 +715,7 @@ MANY = {
             "without cache_steps, q has total = 17",
         ),
         ({"cache_ring": True}, UnsupportedError, "cache_ring"),
-        ({"is_kda": True}, UnsupportedError, "is_kda"),
+        ({"is_kda": True}, InvalidArgumentError, "dt_bias has shape"),
     ],
 )
 def test_sglang_verify_refuses(calls, change, error, message):
@@ -993,7 +993,7 @@ def test_sglang_decode_without_states():
     [
         ({"softplus_beta": 0.5}, UnsupportedError, "softplus_beta is 0.5"),
         ({"softplus_threshold": 8.0}, UnsupportedError, "softplus_threshold is 8.0"),
-        ({"is_kda": True}, UnsupportedError, "is_kda"),
+        ({"is_kda": True}, InvalidArgumentError, "dt_bias has shape"),
         ({"lower_bound": -5.0}, UnsupportedError, "lower_bound"),
         (
             {"retrieve_parent_token": np.zeros((N, 1), int)},

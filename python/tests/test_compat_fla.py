@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import types
@@ -325,8 +326,9 @@ def test_without_grad_trained_inputs_are_taken(monkeypatch):
 class Registry:
     """FLA's dispatch: the first backend, by priority, that is enabled and verifies the call."""
 
-    def __init__(self, default):
-        self.backends, self.default = [], default
+    def __init__(self, function="chunk_gated_delta_rule"):
+        self.backends, self.function = [], function
+        self.default = lambda *args, **kwargs: "FLA"
 
     def register(self, backend):
         self.backends.append(backend)
@@ -335,9 +337,9 @@ class Registry:
         for backend in sorted(self.backends, key=lambda backend: backend.priority):
             if not (backend.is_available() and backend.is_enabled()):
                 continue
-            verified, _ = backend.chunk_gated_delta_rule_verifier(*args, **kwargs)
+            verified, _ = getattr(backend, f"{self.function}_verifier")(*args, **kwargs)
             if verified:
-                return backend.chunk_gated_delta_rule(*args, **kwargs)
+                return getattr(backend, self.function)(*args, **kwargs)
         return self.default(*args, **kwargs)
 
 
@@ -351,15 +353,17 @@ class BaseBackend:
 
 def fake_fla(monkeypatch: pytest.MonkeyPatch, release: str) -> Registry:
     """Modules laid out as FLA 0.5 and 0.6 lay theirs out, and a CUDA device for numpy's arrays."""
-    registry = Registry(default=lambda *args, **kwargs: "FLA")
+    registry = Registry()
     modules = {name: types.ModuleType(name) for name in ("fla", "fla.ops")}
     if release == "0.6":
         backends = modules["fla.backends"] = types.ModuleType("fla.backends")
         modules["fla"].backends = backends
 
+        registry.kda = Registry("fused_recurrent_kda_fwd")
+
         def register(operation):
-            assert operation == "gated_delta_rule"
-            return lambda backend: registry.register(backend())
+            place = {"gated_delta_rule": registry, "kda": registry.kda}[operation]
+            return lambda backend: place.register(backend())
 
         backends.register = register
     else:
@@ -435,6 +439,65 @@ def test_registered_backend_leaves_to_fla_what_it_cannot_honour(monkeypatch, cal
     assert calls["gdn_prefill"] == 0
 
 
+def kda_inputs(tokens: int = T) -> dict[str, object]:
+    """As FLA's fused_recurrent_kda calls what its dispatch offers."""
+    x = wide_inputs()
+    x = {name: array[:, :tokens] for name, array in x.items()}
+    x["g"] = np.repeat(x["g"][..., None], 16, axis=-1)
+    return {
+        **x,
+        **{"A_log": None, "dt_bias": None, "scale": 16**-0.5, "initial_state": None},
+        **{"inplace_final_state": False, "output_final_state": True, "lower_bound": None},
+        **{"use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": False, "cu_seqlens": None},
+        **{"use_beta_sigmoid_in_kernel": False, "allow_neg_eigval": False, "state_v_first": True},
+    }
+
+
+@pytest.mark.parametrize("tokens", [1, T])
+def test_registered_kimi_delta_attention_runs_cubinery(monkeypatch, calls, tokens):
+    dispatched, x = fake_fla(monkeypatch, "0.6").kda, kda_inputs(tokens)
+    fla.register()
+    o, final = dispatched(**x)
+    assert o.shape == (B, tokens, HV, 16) and final.shape == (B, HV, 16, 16)
+    ran = "gdn_decode" if tokens == 1 else "gdn_verify"
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0, ran: 1}
+    fla.unregister()
+    assert dispatched(**x) == "FLA"
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"g": np.zeros((B, T, HV, 16))}, "g is float64"),
+        ({"use_gate_in_kernel": True}, "A_log is required without lower_bound"),
+        ({"initial_state": np.zeros((B, HV, 16, 16))}, "initial_state is float64"),
+        (
+            {
+                **{"initial_state": np.zeros((9, HV, 16, 16), np.float32)},
+                **{"ssm_state_indices": np.arange(B), "inplace_final_state": True},
+            },
+            "ssm_state_indices: call it directly",
+        ),
+    ],
+)
+def test_registered_kimi_delta_attention_is_left_to_fla(monkeypatch, calls, change, reason):
+    dispatched, x = fake_fla(monkeypatch, "0.6").kda, {**kda_inputs(), **change}
+    fla.register()
+    assert dispatched(**x) == "FLA"
+    verified, said = dispatched.backends[0].fused_recurrent_kda_fwd_verifier(**x)
+    assert not verified and re.search(reason, said)
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
+
+
+def test_registered_kimi_delta_attention_of_many_tokens_is_left_to_fla(monkeypatch):
+    dispatched, x = fake_fla(monkeypatch, "0.6").kda, kda_inputs()
+    long = {name: np.repeat(x[name], 4, axis=1) for name in ("q", "k", "v", "g", "beta")}
+    fla.register()
+    assert dispatched(**{**x, **long}) == "FLA"
+    verified, said = dispatched.backends[0].fused_recurrent_kda_fwd_verifier(**{**x, **long})
+    assert not verified and "sequences of 20 tokens; supported: 1 to 16" in said
+
+
 def test_registered_backend_needs_a_device(monkeypatch):
     dispatched = fake_fla(monkeypatch, "0.6")
     fla.register()
@@ -456,9 +519,17 @@ def test_register_says_when_the_dispatch_is_off(monkeypatch):
         fla.register()
 
 
-@pytest.mark.parametrize("name", ["chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule"])
-def test_signatures_are_those_of_the_installed_fla(name):
-    theirs = pytest.importorskip("fla.ops.gated_delta_rule")
+@pytest.mark.parametrize(
+    "module, name",
+    [
+        ("gated_delta_rule", "chunk_gated_delta_rule"),
+        ("gated_delta_rule", "fused_recurrent_gated_delta_rule"),
+        ("kda", "fused_recurrent_kda"),
+        ("kda.fused_recurrent", "fused_recurrent_kda_fwd"),
+    ],
+)
+def test_signatures_are_those_of_the_installed_fla(module, name):
+    theirs = pytest.importorskip(f"fla.ops.{module}")
     wanted = inspect.signature(inspect.unwrap(getattr(theirs, name))).parameters
     ours = inspect.signature(getattr(fla, name)).parameters
     for argument, parameter in wanted.items():

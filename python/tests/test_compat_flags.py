@@ -15,10 +15,11 @@ import recurrence
 
 from cubinery import Error, InvalidArgumentError, functional
 from cubinery.compat import (
-    causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
+    _vllm_kda, causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
 )  # fmt: skip
 
 MODULES = (causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm)
+PARTS = {"_vllm_kda": "vllm"}  # of a module that is in two files
 N, T, H, HV, K, V = 2, 3, 2, 4, 16, 16
 C, W, SLOTS = 8, 4, 4
 SPANS = np.arange(0, N * T + 1, T, dtype=np.int32)
@@ -76,6 +77,42 @@ def of_vllm(tokens: dict[str, np.ndarray]) -> dict[str, Any]:
     return {**tokens, "initial_state": pool(), "ssm_state_indices": SLOT_OF}
 
 
+def of_kda(**renamed: str) -> dict[str, Any]:
+    """Rows of one token of each request, packed, with a decay for each channel."""
+    x = {**rows(1, N), "g": zeros(1, N, HV, K)}
+    return {renamed.get(name, name): array for name, array in x.items()}
+
+
+def kda_pool() -> dict[str, Any]:
+    return {
+        **{"initial_state": pool(), "cu_seqlens": np.arange(N + 1, dtype=np.int32)},
+        "ssm_state_indices": SLOT_OF,
+    }
+
+
+def kda_gates() -> dict[str, Any]:
+    return {"A_log": zeros(HV), "dt_bias": zeros(HV * K), "lower_bound": None}
+
+
+def kda_packed() -> dict[str, Any]:
+    packed = packed_decode()
+    del packed["a"], packed["b"], packed["out"], packed["ssm_state_indices"]
+    gates = {"raw_g": zeros(1, N, HV, K), "raw_beta": zeros(1, N, HV)}
+    return {**packed, **gates, **kda_gates(), "state_indices": SLOT_OF}
+
+
+def kda_fused() -> dict[str, Any]:
+    return {
+        **{"x": zeros(N, 3 * HV * K), "weight": zeros(3, W, HV * K), "bias": None},
+        **{"conv_state": zeros(SLOTS, 3 * HV * K, W - 1), "state": pool(), **kda_gates()},
+        **{"raw_g": zeros(1, N, HV, K), "raw_beta": zeros(1, N, HV), "state_indices": SLOT_OF},
+    }
+
+
+def fla_kda() -> dict[str, Any]:
+    return {**rows(N, 1), "g": zeros(N, 1, HV, K)}
+
+
 PREFILL = {"cu_seqlens": SPANS}
 GATED = {"A_log": zeros(HV)}
 # Of each function what it is called with, and its flags with what they need besides.
@@ -119,6 +156,30 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
             "transpose_state_layout": {},
         },
     ),
+    fla.fused_recurrent_kda: (
+        fla_kda,
+        {
+            "output_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_gate_in_kernel": GATED,
+            "use_beta_sigmoid_in_kernel": {},
+            "allow_neg_eigval": {"use_beta_sigmoid_in_kernel": True},
+            "state_v_first": {},
+            "transpose_state_layout": {},
+        },
+    ),
+    fla.fused_recurrent_kda_fwd: (
+        lambda: {**fla_kda(), "initial_state": zeros(N, HV, K, V)},
+        {
+            "output_final_state": {"inplace_final_state": False},
+            "inplace_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_gate_in_kernel": GATED,
+            "use_beta_sigmoid_in_kernel": {},
+            "allow_neg_eigval": {"use_beta_sigmoid_in_kernel": True},
+            "state_v_first": {},
+        },
+    ),
     fla.causal_conv1d: (lambda: {"x": zeros(N, T, C), **taps()}, {"output_final_state": {}}),
     fla.causal_conv1d_update: (
         lambda: {"x": zeros(N, C), "cache": zeros(N, C, W), **taps()},
@@ -152,6 +213,10 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
     ),
     sglang.fused_recurrent_gated_delta_rule_packed_decode: (
         packed_decode,
+        {"use_qk_l2norm_in_kernel": {}},
+    ),
+    sglang.fused_recurrent_kda_packed_decode: (
+        lambda: {**packed_decode(), "a": zeros(N, HV * K), "dt_bias": zeros(HV * K)},
         {"use_qk_l2norm_in_kernel": {}},
     ),
     sglang.chunk_gated_delta_rule: (
@@ -240,6 +305,25 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         {"use_qk_l2norm_in_kernel": {}},
     ),
     vllm.fused_gdn_decode_post_conv_mtp: (fused_mtp, {}),
+    vllm.fused_recurrent_kda: (
+        lambda: {**of_kda(g="raw_g", beta="raw_beta"), **kda_pool(), **kda_gates()},
+        {},
+    ),
+    vllm.fused_recurrent_kda_packed_decode: (kda_packed, {}),
+    vllm.fused_recurrent_kda_fwd: (
+        lambda: {**of_kda(), "scale": None, **kda_pool()},
+        {"inplace_final_state": {}, "use_qk_l2norm_in_kernel": {}},
+    ),
+    vllm.glm5next_fused_recurrent_kda: (
+        lambda: {**of_kda(), **kda_pool()},
+        {
+            "inplace_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "sigmoid_beta": {},
+            "compute_gate": {"a_log": zeros(HV), "g_bias": zeros(HV, K)},
+        },
+    ),
+    vllm.fused_kda_decode: (kda_fused, {}),
     vllm.chunk_gated_delta_rule: (
         lambda: rows(N, T),
         {"output_final_state": {}, "head_first": {}, "use_qk_l2norm_in_kernel": {}},
@@ -263,7 +347,8 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
 
 
 def full_name(function: Any) -> str:
-    return f"{function.__module__.removeprefix('cubinery.compat.')}.{function.__name__}"
+    module = function.__module__.removeprefix("cubinery.compat.")
+    return f"{PARTS.get(module, module)}.{function.__name__}"
 
 
 FLAGS = [
@@ -271,8 +356,20 @@ FLAGS = [
     for function, (_, flags) in FUNCTIONS.items()
     for flag in flags
 ]
-NOT_READ = {"validate_data", "launch_dependent_kernels"}
+NOT_READ = {"validate_data", "launch_dependent_kernels", "fuse_gate"}
 NEVER_NONE = {"use_cp"}
+
+
+class NotedContext(convolution.DecodeContext):
+    """Its operators are noted too."""
+
+    def __init__(self, found: list[Any]) -> None:
+        super().__init__()
+        self.found = found
+
+    def _kept_operator(self, fields: tuple[str, ...], key: tuple[Any, ...]) -> Any:
+        self.found.append((fields, key))
+        return super()._kept_operator(fields, key)
 
 
 @pytest.fixture(autouse=True)
@@ -281,6 +378,8 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     recurrence.install(monkeypatch)
     monkeypatch.setattr(functional, "gdn_conv", convolution.gdn_conv)
+    context = NotedContext(found)
+    monkeypatch.setattr(_vllm_kda, "context_for", lambda given, name, array: context)
 
     def noted(name: str, function: Any) -> Any:
         def call(*arrays: Any, **options: Any) -> Any:
@@ -356,9 +455,9 @@ def test_unknown_keywords(calls, function):
 def adapters() -> Iterator[Any]:
     for module in MODULES:
         for function in vars(module).values():
-            if not inspect.isfunction(function) or function.__module__ != module.__name__:
+            if not inspect.isfunction(function) or function.__name__.startswith("_"):
                 continue
-            if function.__name__.startswith("_"):
+            if full_name(function).split(".")[0] != module.__name__.split(".")[-1]:
                 continue
             if function not in (fla.checked, fla.register, fla.unregister):
                 yield function

@@ -12,7 +12,7 @@ include heads that never decay, correlated keys and decays that underflow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -130,6 +130,7 @@ MODES = {
     "use_qk_l2norm": False,
     "scale": None,
 }
+COMPUTED = {**MODES, "gate_mode": "computed", "beta_mode": "logit", "use_qk_l2norm": True}
 
 
 @dataclass
@@ -433,6 +434,7 @@ class Step:
     pool: Any
     dtype: str
     state_dtype: str
+    modes: dict[str, Any] = field(default_factory=dict)  # that differ from COMPUTED
 
     def mixed(self) -> Any:
         return torch.cat([self.x[name].flatten(1) for name in ("q", "k", "v")], 1)
@@ -442,13 +444,8 @@ class Step:
 
     def check(self, o: Any, pool: Any, slots: list[int | None]) -> None:
         """o [N, HV, V]; a slot of None is padding whose output is zero."""
-        modes = {
-            **MODES,
-            **{name: on_host(tensor) for name, tensor in self.parameters.items()},
-            "gate_mode": "computed",
-            "beta_mode": "logit",
-            "use_qk_l2norm": True,
-        }
+        parameters = {name: on_host(tensor) for name, tensor in self.parameters.items()}
+        modes = {**COMPUTED, **parameters, **self.modes}
         before, after, o = on_host(self.pool), on_host(pool), on_host(o)
         store = recurrence.rounding(self.state_dtype)
         for n, slot in enumerate(slots):
@@ -604,6 +601,7 @@ class Drafts:
     pool: Any
     dtype: str
     state_dtype: str
+    modes: dict[str, Any] = field(default_factory=dict)  # that differ from COMPUTED
 
     def packed(self, lengths: tuple[int, ...]) -> dict[str, Any]:
         """The first tokens of each request behind each other, with cu_seqlens."""
@@ -618,13 +616,8 @@ class Drafts:
     ) -> dict[str, tuple[Any, Any]]:
         """Of request n on the state `start` [HV, V, K]: exact and naive outputs [T, HV, V] and
         states after each token [T, HV, V, K].  parents None: a chain."""
-        modes = {
-            **MODES,
-            **{name: on_host(tensor) for name, tensor in self.parameters.items()},
-            "gate_mode": "computed",
-            "beta_mode": "logit",
-            "use_qk_l2norm": True,
-        }
+        parameters = {name: on_host(tensor) for name, tensor in self.parameters.items()}
+        modes = {**COMPUTED, **parameters, **self.modes}
         arrays = [on_host(self.x[name][n, :length]) for name in ("q", "k", "v", "a", "b")]
         found = {}
         for real in (np.float64, np.float32):

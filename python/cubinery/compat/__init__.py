@@ -1,5 +1,5 @@
-"""Other libraries' Gated DeltaNet functions and causal convolutions, with their signatures, run by
-cubinery.
+"""Other libraries' functions of Gated DeltaNet, of Kimi Delta Attention for a token or few, and causal
+convolutions, with their signatures, run by cubinery.
 
 `fla`, `flashinfer`, `vllm`, `sglang`, `tensorrt_llm`, `tokenspeed` and `causal_conv1d` each hold
 functions named and called as those of the library they are named after; none of them imports that library.  An argument that

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from cubinery import _arrays
@@ -9,6 +10,7 @@ from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.problems import Segments
 
 VALUE_DTYPES = STATE_DTYPES = ("f32", "bf16", "f16")
+_LEAST_BOUND = -5.0  # what gate_mode lower_bound tells kernels
 _CPU = 1  # DLPack's number of the host
 # By use_cp.
 _SEGMENTS: dict[str | bool, Segments] = {"auto": "auto", True: "always", False: "never"}
@@ -227,6 +229,60 @@ def checkpoints_after(
         "checkpoint_every": every,
         "checkpoint_cu_starts": of_dtype(cu_starts, cu_seqlens),
     }
+
+
+def channel_decay(
+    function: str,
+    A_log: Any,
+    dt_bias: Any,
+    lower_bound: float | None,
+    heads: int,
+    key_dim: int,
+    names: tuple[str, str] = ("A_log", "dt_bias"),
+) -> dict[str, Any]:
+    """functional's options of a decay for each channel that the kernel makes of a, as Kimi Delta
+    Attention has it: by softplus, or above `lower_bound`.
+
+    `A_log` [heads], or with further dimensions of 1 ([1, 1, HV, 1]), is required without
+    `lower_bound`; `dt_bias` [heads, key_dim] or flat, or None.  `names`: the caller's of the two.
+    """
+    if lower_bound is None:
+        if A_log is None:
+            raise InvalidArgumentError(f"{function}: {names[0]} is required without lower_bound")
+    else:
+        _refuse_array(function, "lower_bound", lower_bound, "a number below 0, or None")
+        if not -math.inf < lower_bound < 0:
+            raise InvalidArgumentError(
+                f"{function}: lower_bound is {lower_bound}; expected a number below 0, or None"
+            )
+        if lower_bound < _LEAST_BOUND:
+            raise UnsupportedError(
+                f"{function}: lower_bound is {lower_bound}; supported: {_LEAST_BOUND} to below 0"
+            )
+    if dt_bias is not None and tuple(dt_bias.shape) not in ((heads, key_dim), (heads * key_dim,)):
+        raise InvalidArgumentError(
+            f"{function}: {names[1]} has shape {list(dt_bias.shape)}; expected "
+            f"[{heads}, {key_dim}] or [{heads * key_dim}]"
+        )
+    return {
+        "decay": "channel",
+        "gate_mode": "computed" if lower_bound is None else "lower_bound",
+        "A_log": _of_heads(function, names[0], A_log, heads),
+        "dt_bias": dt_bias,
+        "lower_bound": lower_bound,
+    }
+
+
+def _of_heads(function: str, name: str, array: Any, heads: int) -> Any:
+    """A value per head as [heads]: its other dimensions are 1."""
+    if array is None or tuple(array.shape) == (heads,):
+        return array
+    if math.prod(array.shape) != heads or max(array.shape) != heads:
+        raise InvalidArgumentError(
+            f"{function}: {name} has shape {list(array.shape)}; expected [{heads}] or "
+            f"[1, 1, {heads}, 1]"
+        )
+    return array.reshape(heads)
 
 
 def zeros(like: Any, shape: tuple[int, ...]) -> Any:

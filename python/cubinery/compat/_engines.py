@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from cubinery import _arrays, functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verification
+from cubinery.problems import StateLayout
 
 _CHUNK = 64  # tokens of a chunk of SGLang's prefill
+_WRITTEN = "ssm_state_indices_output"
 
 
-def zeroed_padding(function: str, pad_slot_id: int) -> dict[str, Any]:
+def zeroed_padding(function: str, pad_slot_id: int | None) -> dict[str, Any]:
     """functional's options of a pool where requests of this index, or of any negative one, are
-    padding and get zeros."""
+    padding and get zeros.  None: no index is padding."""
+    if pad_slot_id is None:
+        return {}
     arguments.require_value(function, "pad_slot_id", pad_slot_id, (0, -1))
     return {"pad_slot_id": pad_slot_id, "zero_padding": True}
 
@@ -54,10 +59,50 @@ def rows_of(function: str, name: str, array: Any, requests: int, form: str) -> A
     return array[:requests]
 
 
+def gate_rows(
+    function: str,
+    gates: dict[str, Any],
+    leads: list[tuple[int, ...]],
+    heads: int,
+    key_dim: int | None,
+) -> list[Any]:
+    """The gates, under the caller's names, with the first of `leads` as their leading dimensions:
+    decays, then betas.  Given, they have any of `leads`.
+
+    Behind them are the heads; behind those of decays `key_dim` channels (None: there is one decay
+    for all), which may be one dimension with the heads.
+    """
+    tails = [(heads,) if key_dim is None else (heads, key_dim), (heads,)]
+    rows = []
+    for (name, gate), tail in zip(gates.items(), tails):
+        if gate is not None:
+            shape, wanted = tuple(gate.shape), (*leads[0], *tail)
+            if shape not in [(*lead, *end) for lead in leads for end in (tail, (math.prod(tail),))]:
+                raise InvalidArgumentError(
+                    f"{function}: {name} has shape {list(shape)}; expected {list(wanted)}"
+                )
+            gate = gate if shape == wanted else gate.reshape(wanted)
+            gate = arguments.unit_rows(gate) if len(tail) > 1 else gate
+        rows.append(gate)
+    return rows
+
+
+def _channels(q: Any, options: dict[str, Any]) -> int | None:
+    """gate_rows()'s key_dim."""
+    return int(q.shape[-1]) if options.setdefault("decay", "head") == "channel" else None
+
+
 def decode_rows(
-    function: str, q: Any, k: Any, v: Any, gates: dict[str, Any], cu_seqlens: Any
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    cu_seqlens: Any,
+    key_dim: int | None = None,
 ) -> tuple[Any, ...]:
-    """q, k, v and the gates as one row per request: [N, heads, dim] and [N, heads].
+    """q, k, v and the gates as one row per request: [N, heads, dim] and [N, heads], or with
+    `key_dim` [N, heads, key_dim].
 
     With `cu_seqlens` [N + 1] q, k and v are [1, N, ..]; without it [N, 1, ..].  Gates have these
     leading dimensions too, or [N] alone.  InvalidArgumentError when that is not one token per
@@ -76,15 +121,8 @@ def decode_rows(
     def rows(array: Any) -> Any:
         return array[0] if cu_seqlens is not None else array[:, 0]
 
-    heads = v.shape[2]
-    flat = []
-    for name, gate in gates.items():
-        if gate is not None and len(gate.shape) == 3:
-            gate = rows(gate)
-        if gate is not None:
-            arguments.require_shape(function, name, gate, (requests, heads))
-        flat.append(gate)
-    return (*(arguments.unit_rows(rows(array)) for array in (q, k, v)), *flat)
+    shaped = gate_rows(function, gates, [(requests,), tuple(q.shape[:2])], v.shape[2], key_dim)
+    return (*(arguments.unit_rows(rows(array)) for array in (q, k, v)), *shaped)
 
 
 def decode(
@@ -97,9 +135,10 @@ def decode(
     cu_seqlens: Any,
     states: Any,
     indices: Any,
-    pad_slot_id: int,
+    pad_slot_id: int | None,
     written: Any = None,
     out: Any = None,
+    state_layout: StateLayout = "vk",
     **options: Any,
 ) -> Any:
     """One token per request on a pool.  Returns o in q's dtype and v's shape, `out` if given.
@@ -109,7 +148,7 @@ def decode(
     one row per request.  `written`: indices of new states, where they are others, with their name.
     `options` go to functional.gdn_decode.
     """
-    rows = decode_rows(function, q, k, v, gates, cu_seqlens)
+    rows = decode_rows(function, q, k, v, gates, cu_seqlens, _channels(q, options))
     arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
     if states is not None:
         arguments.require_state_dtype(function, "initial_state", states)
@@ -127,7 +166,7 @@ def decode(
             )
     out = _output(function, q, v, out)
     functional.gdn_decode(
-        *rows, state=states, state_layout="vk",
+        *rows, state=states, state_layout=state_layout,
         out=out[0] if cu_seqlens is not None else out[:, 0], **options,
     )  # fmt: skip
     return out
@@ -143,7 +182,13 @@ def _output(function: str, q: Any, v: Any, out: Any) -> Any:
 
 
 def verify_rows(
-    function: str, q: Any, k: Any, v: Any, gates: dict[str, Any], cu_seqlens: Any
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    cu_seqlens: Any,
+    key_dim: int | None = None,
 ) -> tuple[Any, ...]:
     """q, k, v and the gates, [N, T, ..] or, with `cu_seqlens`, [1, total, ..].
 
@@ -157,13 +202,7 @@ def verify_rows(
         raise InvalidArgumentError(
             f"{function}: q has B = {batch}; expected 1 with cu_seqlens: [1, total, H, K]"
         )
-    shaped = []
-    for name, gate in gates.items():
-        if gate is not None and len(gate.shape) == 2 and gate.shape[0] == batch * tokens:
-            gate = gate.reshape(batch, tokens, gate.shape[1])
-        if gate is not None:
-            arguments.require_shape(function, name, gate, (batch, tokens, v.shape[2]))
-        shaped.append(gate)
+    shaped = gate_rows(function, gates, [(batch, tokens), (batch * tokens,)], v.shape[2], key_dim)
     return (*(arguments.unit_rows(array) for array in (q, k, v)), *shaped)
 
 
@@ -176,9 +215,10 @@ def verify(
     *,
     cu_seqlens: Any,
     states: Any,
-    pad_slot_id: int,
+    pad_slot_id: int | None,
     draft_tokens: int | None,
     out: Any = None,
+    state_layout: StateLayout = "vk",
     **options: Any,
 ) -> Any:
     """Up to `draft_tokens` tokens (None: 16) per request on a pool (None: from zero, nothing is
@@ -186,28 +226,33 @@ def verify(
 
     As decode() else; `options` go to _verify.run().
     """
-    rows = verify_rows(function, q, k, v, gates, cu_seqlens)
+    rows = verify_rows(function, q, k, v, gates, cu_seqlens, _channels(q, options))
     arguments.refuse_autograd(function, q=q, k=k, v=v, **gates, initial_state=states)
     if states is not None:
         arguments.require_state_dtype(function, "initial_state", states)
         options.update(zeroed_padding(function, pad_slot_id))
     return verification.run(
-        rows, state=states, state_layout="vk", cu_seqlens=cu_seqlens, draft_tokens=draft_tokens,
-        out=_output(function, q, v, out), **options,
+        rows, state=states, state_layout=state_layout, cu_seqlens=cu_seqlens,
+        draft_tokens=draft_tokens, out=_output(function, q, v, out), **options,
     )  # fmt: skip
 
 
 def computed_gates(
-    function: str, A_log: Any, dt_bias: Any, use_qk_l2norm_in_kernel: Any
+    function: str,
+    A_log: Any,
+    dt_bias: Any,
+    use_qk_l2norm_in_kernel: Any,
+    *,
+    lower_bound: float | None = None,
+    channels: tuple[int, int] | None = None,
 ) -> dict[str, Any]:
-    """functional's options of gates that the kernel makes of a and b."""
-    return {
-        "A_log": A_log,
-        "dt_bias": dt_bias,
-        "gate_mode": "computed",
-        "beta_mode": "logit",
-        "use_qk_l2norm": normalises(function, use_qk_l2norm_in_kernel),
-    }
+    """functional's options of gates that the kernel makes of a and b.  `channels`: HV and K, where a
+    has a decay for each channel of k, as Kimi Delta Attention has it."""
+    options = {"beta_mode": "logit", "use_qk_l2norm": normalises(function, use_qk_l2norm_in_kernel)}
+    if channels is not None:
+        return options | arguments.channel_decay(function, A_log, dt_bias, lower_bound, *channels)
+    arguments.refuse_given(function, "one decay per head", lower_bound=lower_bound)
+    return options | {"A_log": A_log, "dt_bias": dt_bias, "gate_mode": "computed"}
 
 
 def update(
@@ -372,6 +417,93 @@ def chunk_states(q: Any, v: Any, cu_seqlens: Any, state: Any) -> tuple[Any, dict
     return h, options
 
 
+def recurrent(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    scale: float | None,
+    initial_state: Any,
+    inplace_final_state: bool,
+    cu_seqlens: Any,
+    indices: Any,
+    num_accepted_tokens: Any,
+    pad_slot_id: int | None,
+    written: Any = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """fused_recurrent_gated_delta_rule of vLLM, whose adapter's docstring states it, and what else
+    has its indices.  Returns o and the states.
+
+    `options` as for decode() and verify().
+    """
+    if initial_state is None:
+        raise InvalidArgumentError(f"{function}: initial_state is required")
+    several = indices is not None and len(indices.shape) == 2
+    if num_accepted_tokens is not None and not several:
+        raise InvalidArgumentError(
+            f"{function}: num_accepted_tokens needs ssm_state_indices [N, S]"
+        )
+    if written is not None and (indices is None or len(written.shape) != len(indices.shape)):
+        raise InvalidArgumentError(
+            f"{function}: ssm_state_indices_output has shape {list(written.shape)}; expected the "
+            "dimensions of ssm_state_indices"
+        )
+    inplace_final_state = arguments.flag(function, "inplace_final_state", inplace_final_state)
+    if inplace_final_state != (indices is not None):
+        raise UnsupportedError(
+            f"{function}: inplace_final_state is {inplace_final_state}; supported: True with "
+            "ssm_state_indices, False without"
+        )
+    if several:
+        options.update(
+            _step_options(function, q, cu_seqlens, indices, num_accepted_tokens, written)
+        )
+        out = verify(
+            function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state,
+            steps=initial_state, update=False, pad_slot_id=pad_slot_id, scale=scale, **options,
+        )  # fmt: skip
+        return out, initial_state
+    final = initial_state
+    if indices is None:
+        final = options["state_out"] = _arrays.empty(
+            initial_state, tuple(initial_state.shape), _arrays.dtype_name(initial_state)
+        )
+    if written is not None:
+        options["written"] = (_WRITTEN, written)
+    out = decode(
+        function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state, indices=indices,
+        pad_slot_id=pad_slot_id, scale=scale, **options,
+    )  # fmt: skip
+    return out, final
+
+
+def _step_options(
+    function: str, q: Any, cu_seqlens: Any, indices: Any, accepted: Any, written: Any
+) -> dict[str, Any]:
+    """Where requests with a slot for each of S states start, and where their states go: where
+    `written` says, or None: to the same slots."""
+    arguments.require_rank(function, "q", q, "[B, T, H, K]")
+    requests = count_requests(q, cu_seqlens)
+    targets = ("ssm_state_indices", indices) if written is None else (_WRITTEN, written)
+    name, steps = targets[0], targets[1].shape[1]
+    verification.require_tokens(function, f"{name} has S", steps)
+    if cu_seqlens is None and q.shape[1] > steps:
+        raise InvalidArgumentError(
+            f"{function}: q has T = {q.shape[1]} tokens per request and {name} S = {steps}; "
+            "expected T <= S"
+        )
+    slots = rows_of(function, "ssm_state_indices", indices, requests, "[N, S]")
+    counts = rows_of(function, "num_accepted_tokens", accepted, requests, "[N]")
+    return {
+        "read": slots[:, 0] if counts is None else slots,
+        "accepted": counts,
+        "step_slots": arguments.of_dtype(rows_of(function, *targets, requests, "[N, S]"), indices),
+        "draft_tokens": steps,
+    }
+
+
 def packed_rows(function: str, mixed_qkv: Any, states: Any) -> tuple[Any, Any, Any]:
     """q, k and v [rows, heads, dim] of rows [q, k, v] as a projection leaves them, where they lie.
 
@@ -397,29 +529,42 @@ def packed_rows(function: str, mixed_qkv: Any, states: Any) -> tuple[Any, Any, A
 def packed_decode(
     function: str,
     mixed_qkv: Any,
-    a: Any,
-    b: Any,
-    A_log: Any,
-    dt_bias: Any,
+    gates: dict[str, Any],
     scale: float | None,
     initial_state: Any,
     out: Any,
-    indices: Any,
-    use_qk_l2norm_in_kernel: bool,
+    indices: tuple[str, Any],
     pad_slot_id: int,
+    tokens_first: bool = True,
+    **options: Any,
 ) -> tuple[Any, Any]:
-    """fused_recurrent_gated_delta_rule_packed_decode of both engines; their docstrings state it."""
-    arguments.refuse_autograd(function, mixed_qkv=mixed_qkv, a=a, b=b, A_log=A_log, dt_bias=dt_bias)
-    arguments.require_rank(function, "initial_state", initial_state, "[slots, HV, V, K]")
-    arguments.require_state_dtype(function, "initial_state", initial_state)
+    """Decode from the convolution's output, as the functions *_packed_decode of both engines do;
+    their docstrings state it.
+
+    `gates` as for decode(), with [B] as leading dimension; `indices` with the caller's name;
+    `options`: those of computed_gates().
+    `tokens_first`: out is [B, 1, HV, V], and gates may be [B, 1, ..]; else [1, B, ..].
+    """
+    parameters = {name: options.get(name) for name in ("A_log", "dt_bias")}
+    arguments.refuse_autograd(function, mixed_qkv=mixed_qkv, **gates, **parameters)
     q, k, v = packed_rows(function, mixed_qkv, initial_state)
     batch, heads, value_dim = v.shape
-    arguments.require_shape(function, "out", out, (batch, 1, heads, value_dim))
-    arguments.require_shape(function, "ssm_state_indices", indices, (batch,))
+    lead = (batch, 1) if tokens_first else (1, batch)
+    g, beta = gate_rows(function, gates, [(batch,), lead], heads, _channels(q, options))
+    if out is None:
+        out = _arrays.empty(mixed_qkv, (*lead, heads, value_dim), _arrays.dtype_name(mixed_qkv))
+    arguments.require_shape(function, "out", out, (*lead, heads, value_dim))
+    arguments.require_shape(function, *indices, (batch,))
     functional.gdn_decode(
-        q, k, v, a, b, A_log=A_log, dt_bias=dt_bias, gate_mode="computed", beta_mode="logit",
-        use_qk_l2norm=normalises(function, use_qk_l2norm_in_kernel), scale=scale,
-        state=initial_state, state_layout="vk", state_indices=indices, out=out,
-        **zeroed_padding(function, pad_slot_id),
+        q, k, v, g, beta, scale=scale, state=initial_state, state_layout="vk",
+        state_indices=indices[1], out=out if tokens_first else out[0],
+        **zeroed_padding(function, pad_slot_id), **options,
     )  # fmt: skip
     return out, initial_state
+
+
+def pool_heads(function: str, states: Any, name: str = "initial_state") -> tuple[int, int]:
+    """HV and K of a pool [slots, HV, V, K]; raises for another one."""
+    arguments.require_rank(function, name, states, "[slots, HV, V, K]")
+    arguments.require_state_dtype(function, name, states)
+    return states.shape[1], states.shape[3]

@@ -1,10 +1,10 @@
-"""flash-linear-attention's gated delta rule and causal convolution (FLA 0.5 and 0.6), run by
-cubinery.
+"""flash-linear-attention's gated delta rule and causal convolution (FLA 0.5 and 0.6), and its Kimi
+Delta Attention for one token or few (0.6), run by cubinery.
 
 The functions take FLA's arguments and return what FLA returns: `o` in the dtype of the inputs and,
 with `output_final_state`, the final states in f32, [N, HV, K, V] or [N, HV, V, K] with
 `state_v_first`.  `register()` puts cubinery into FLA's own dispatch, so that code which imports
-chunk_gated_delta_rule from FLA runs it unchanged.
+chunk_gated_delta_rule or fused_recurrent_kda from FLA runs it unchanged.
 
 Inference only: there is no backward pass.  Importing this module imports neither torch nor FLA.
 """
@@ -23,9 +23,13 @@ from cubinery import _arrays, functional
 from cubinery._errors import Error, InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
+from cubinery.compat import _engines as engines
+from cubinery.gdn import MOST_TOKENS
 
 _CHUNK = "fla.chunk_gated_delta_rule"
 _RECURRENT = "fla.fused_recurrent_gated_delta_rule"
+_KDA = "fla.fused_recurrent_kda"
+_KDA_FWD = "fla.fused_recurrent_kda_fwd"
 _CONV = "fla.causal_conv1d"
 _CONV_UPDATE = "fla.causal_conv1d_update"
 # Below FlashQLA's 3 and FLA's default of 5: the lower one is asked first.
@@ -45,7 +49,7 @@ def _runs(check: Callable[_P, _Call]) -> Callable[_P, tuple[Any, Any]]:
 
 
 def checked(function: Callable[..., Any], *args: Any, **kwargs: Any) -> _Call:
-    """The call of chunk_gated_delta_rule() or fused_recurrent_gated_delta_rule(), before it runs.
+    """The call of a function of this module that _runs() has made, before it runs.
 
     Raises as that does.
     """
@@ -142,6 +146,102 @@ def fused_recurrent_gated_delta_rule(
         _RECURRENT, q, k, v, g, beta, scale, initial_state, output_final_state,
         use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
         cu_seqlens, use_gate_in_kernel, A_log, dt_bias,
+    )  # fmt: skip
+
+
+@_runs
+def fused_recurrent_kda(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    **kwargs: Any,
+) -> _Call:
+    """FLA's function of this name: Kimi Delta Attention, of sequences of up to 16 tokens.
+
+    q, k [B, T, H, K], v [B, T, HV, V], g [B, T, HV, K], beta [B, T, HV]; with `cu_seqlens` [N + 1] B
+    is 1 and T the tokens of all sequences.  g is the decay's logarithm; with use_gate_in_kernel it
+    is made of g + dt_bias, `dt_bias` [HV, K], flat or None: above `lower_bound`, or without one by
+    softplus, which needs `A_log` [HV].  `initial_state` [N, HV, K, V] in f32, bf16 or f16 is not
+    written.
+
+    One token per sequence (T = 1 without `cu_seqlens`) runs the decode operator; everything else
+    runs the verification of draft tokens.  The host does not see how many tokens packed sequences
+    have: 16 in all at most, or no more than there are sequences, of which one with more than 16
+    gets NaN.
+
+    Raises UnsupportedError for longer sequences (Kimi Delta Attention's prefill) and for inputs
+    that require grad while grad is enabled; InvalidArgumentError where FLA would raise, for a
+    `beta` per value ([B, T, HV, V]), a `dt_bias` of another size and unknown keywords.
+    """
+    state_v_first = _state_layout_flag(_KDA, state_v_first, kwargs)
+    _refuse_unknown(_KDA, kwargs)
+    return _KdaCall(
+        _KDA, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
+        use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
+        A_log, dt_bias, lower_bound=lower_bound,
+    )  # fmt: skip
+
+
+@_runs
+def fused_recurrent_kda_fwd(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    initial_state: Any = None,
+    scale: float | None = None,
+    output_final_state: bool = False,
+    inplace_final_state: bool = True,
+    state_v_first: bool = False,
+    cu_seqlens: Any = None,
+    ssm_state_indices: Any = None,
+    num_accepted_tokens: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    use_gate_in_kernel: bool = False,
+    use_beta_sigmoid_in_kernel: bool = False,
+    allow_neg_eigval: bool = False,
+    lower_bound: float | None = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> _Call:
+    """FLA's function of this name, inside of fused_recurrent_kda(): the same, also on a pool.
+
+    With `inplace_final_state` the final states are written over `initial_state`, which is required;
+    without, they are a new array if `output_final_state`.  `out`, of v's shape, is written.
+
+    With `ssm_state_indices` `initial_state` is a pool [slots, HV, K, V], updated in place, of which
+    no slot is padding.  [N]: one token per request, [1, N, ..] with `cu_seqlens` or [N, 1, ..].
+    [N, S]: up to S tokens per request, S <= 16; request n starts from the slot
+    [n, num_accepted_tokens[n] - 1] (a count of 0 is taken as 1; without `num_accepted_tokens` [N]
+    from [n, 0]), and the state after its token t goes to the slot [n, t].
+    """
+    _refuse_unknown(_KDA_FWD, kwargs)
+    in_place = arguments.flag(_KDA_FWD, "inplace_final_state", inplace_final_state)
+    state_v_first = arguments.flag(_KDA_FWD, "state_v_first", state_v_first)
+    if in_place and initial_state is None:
+        raise InvalidArgumentError(f"{_KDA_FWD}: inplace_final_state needs initial_state")
+    return _KdaCall(
+        _KDA_FWD, q, k, v, g, beta, scale, initial_state, in_place or output_final_state,
+        use_qk_l2norm_in_kernel, use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first,
+        cu_seqlens, use_gate_in_kernel, A_log, dt_bias, lower_bound=lower_bound, out=out,
+        over_initial=in_place, indices=ssm_state_indices, accepted=num_accepted_tokens,
     )  # fmt: skip
 
 
@@ -384,28 +484,35 @@ class _Call:
 
         `in_place`: final states may be written over initial ones.
         """
-        operator = self.operator()
-        options: dict[str, Any] = {}
-        if operator is functional.gdn_prefill:
-            options["cu_seqlens"] = self.cu_seqlens
-            if self.cu_seqlens is not None:
-                options["max_seqlen"] = arguments.longest_sequence(
-                    self.cu_seqlens_cpu, self.q.shape[1]
-                )
-        if self.computed_gate:
-            bias = self.dt_bias
-            bias = arguments.zeros(self.q, (self.v.shape[2],)) if bias is None else bias
-            options.update(A_log=self.A_log, dt_bias=bias)
-        final, states = arguments.final_states(
-            self.q, self.initial_state, self.state_shape(), self.output_final_state, in_place
-        )
-        out = operator(
+        final, states = self._states(in_place)
+        out = self.operator()(
             *(arguments.unit_rows(array) for array in (self.q, self.k, self.v)), self.g, self.beta,
-            gate_mode="none" if self.g is None else "computed" if self.computed_gate else "log",
             beta_mode=self._beta_mode(), use_qk_l2norm=self.use_qk_l2norm, scale=self.scale,
-            state_layout="vk" if self.state_v_first else "kv", **states, **options,
+            state_layout="vk" if self.state_v_first else "kv", **states, **self._decays(),
+            **self._tokens(),
         )  # fmt: skip
         return out, final
+
+    def _states(self, in_place: bool) -> tuple[Any, dict[str, Any]]:
+        """The final states, and the operator's options of states."""
+        return arguments.final_states(
+            self.q, self.initial_state, self.state_shape(), self.output_final_state, in_place
+        )
+
+    def _decays(self) -> dict[str, Any]:
+        """The operator's options of decays."""
+        if not self.computed_gate:
+            return {"decay": "head", "gate_mode": "none" if self.g is None else "log"}
+        bias = self.dt_bias
+        bias = arguments.zeros(self.q, (self.v.shape[2],)) if bias is None else bias
+        return {"decay": "head", "gate_mode": "computed", "A_log": self.A_log, "dt_bias": bias}
+
+    def _tokens(self) -> dict[str, Any]:
+        """The operator's options of packed sequences."""
+        if self.operator() is not functional.gdn_prefill or self.cu_seqlens is None:
+            return {}
+        longest = arguments.longest_sequence(self.cu_seqlens_cpu, self.q.shape[1])
+        return {"cu_seqlens": self.cu_seqlens, "max_seqlen": longest}
 
     def _beta_mode(self) -> str:
         if self.beta is None:
@@ -444,17 +551,117 @@ class _Call:
             raise InvalidArgumentError(f"{self.function}: {needs}")
 
 
+@dataclass
+class _KdaCall(_Call):
+    """A call of fused_recurrent_kda() or fused_recurrent_kda_fwd()."""
+
+    lower_bound: float | None = None
+    out: Any = None
+    over_initial: bool = False  # final states are written over the initial ones
+    indices: Any = None  # of a pool
+    accepted: Any = None
+
+    def __post_init__(self) -> None:
+        for name in ("g", "beta"):
+            if getattr(self, name) is None:
+                raise InvalidArgumentError(f"{self.function}: {name} is required")
+        if self.accepted is not None and self.indices is None:
+            raise InvalidArgumentError(
+                f"{self.function}: num_accepted_tokens needs ssm_state_indices"
+            )
+        super().__post_init__()
+
+    def state_shape(self) -> tuple[int, ...]:
+        shape = super().state_shape()
+        if self.indices is None or self.initial_state is None:
+            return shape
+        return (self.initial_state.shape[0], *shape[1:])
+
+    def operator(self) -> Any:
+        one_token_each = self.cu_seqlens is None and self.q.shape[1] == 1
+        return functional.gdn_decode if one_token_each else functional.gdn_verify
+
+    def require_kernels(self) -> None:
+        if self.indices is not None:
+            raise UnsupportedError(f"{self.function}: ssm_state_indices: call it directly")
+        super().require_kernels()
+
+    def run(self, in_place: bool = False) -> tuple[Any, Any]:
+        if self.indices is None:
+            return super().run(in_place)
+        return engines.recurrent(
+            self.function, self.q, self.k, self.v, {"g": self.g, "beta": self.beta}, self.scale,
+            self.initial_state, self.over_initial, self.cu_seqlens, self.indices, self.accepted,
+            None, out=self.out, beta_mode=self._beta_mode(), use_qk_l2norm=self.use_qk_l2norm,
+            state_layout="vk" if self.state_v_first else "kv", **self._decays(),
+        )  # fmt: skip
+
+    def _states(self, in_place: bool) -> tuple[Any, dict[str, Any]]:
+        if self.over_initial:
+            return self.initial_state, {"state": self.initial_state}
+        return super()._states(in_place)
+
+    def _decays(self) -> dict[str, Any]:
+        if not self.computed_gate:
+            return {"decay": "channel", "gate_mode": "log"}
+        heads, key_dim = self.g.shape[2:]
+        return arguments.channel_decay(
+            self.function, self.A_log, self.dt_bias, self.lower_bound, heads, key_dim
+        )
+
+    def _tokens(self) -> dict[str, Any]:
+        options = {} if self.out is None else {"out": self.out}
+        return options if self.cu_seqlens is None else options | {"cu_seqlens": self.cu_seqlens}
+
+    def _check_shapes(self) -> None:
+        super()._check_shapes()
+        heads = (*self.v.shape[:2], self.v.shape[2])
+        arguments.require_shape(self.function, "g", self.g, (*heads, self.q.shape[3]))
+        arguments.require_shape(self.function, "beta", self.beta, heads)
+        if self.out is not None:
+            arguments.require_shape(self.function, "out", self.out, tuple(self.v.shape))
+        self.g = arguments.unit_rows(self.g)
+        if self.indices is None:
+            self._require_few_tokens()
+
+    def _require_few_tokens(self) -> None:
+        tokens = self.q.shape[1]
+        if tokens <= MOST_TOKENS:
+            return
+        if self.cu_seqlens is None:
+            raise UnsupportedError(
+                f"{self.function}: sequences of {tokens} tokens; supported: 1 to {MOST_TOKENS} "
+                "(longer ones are a prefill, which has no decay for each channel)"
+            )
+        sequences = self.cu_seqlens.shape[0] - 1
+        if tokens > sequences:
+            raise UnsupportedError(
+                f"{self.function}: {sequences} packed sequences of {tokens} tokens; supported: "
+                f"{MOST_TOKENS} tokens in all, or one of each (longer ones are a prefill, which "
+                "has no decay for each channel)"
+            )
+
+    def _check_modes(self) -> None:
+        if self.beta_doubled and not self.beta_sigmoid:
+            raise InvalidArgumentError(
+                f"{self.function}: allow_neg_eigval needs use_beta_sigmoid_in_kernel"
+            )
+        self._decays()  # raises for parameters that do not fit
+
+
 # FLA's registry.  A backend, once in it, cannot be taken out; unregister() turns ours off.
 _enabled = False
 _backend: Any = None
 
 
 def register() -> None:
-    """Makes FLA's chunk_gated_delta_rule run cubinery wherever that can honour the call.
+    """Makes FLA's chunk_gated_delta_rule, and from 0.6 on its fused_recurrent_kda, run cubinery
+    wherever that can honour the call.
 
-    Every other call (training, cp_context, CPU tensors, ...) goes on to FLA's other backends; FLA
-    logs the reason at level INFO.  FLA_CUBINERY=0 in the environment turns it off.  Its
-    fused_recurrent_gated_delta_rule knows no backends: import this module's in its place.
+    Every other call (training, cp_context, CPU tensors, Kimi Delta Attention of more than 16 tokens,
+    ...) goes on to FLA's other backends; FLA logs the reason at level INFO.  FLA_CUBINERY=0 in the
+    environment turns it off.  Its fused_recurrent_gated_delta_rule knows no backends: import this
+    module's in its place.
 
     Raises ImportError without FLA, UnsupportedError when FLA's dispatch is off
     (FLA_DISABLE_BACKEND_DISPATCH=1).
@@ -483,7 +690,8 @@ def _register_backend() -> Any:
         )
     backend_class = _backend_class(dispatch.BaseBackend)
     if hasattr(dispatch, "register"):
-        dispatch.register("gated_delta_rule")(backend_class)
+        for operation in ("gated_delta_rule", "kda"):
+            dispatch.register(operation)(backend_class)
     else:
         from fla.ops.gated_delta_rule.backends import gdr_registry
 
@@ -495,7 +703,7 @@ def _backend_class(base: type) -> type:
     """A backend as FLA's dispatch asks for: the function under its name, and its verifier."""
 
     class CubineryBackend(base):  # type: ignore[misc]  # known when FLA is imported
-        """Gated DeltaNet prefill by cubinery."""
+        """Gated DeltaNet prefill, and few tokens of Kimi Delta Attention, by cubinery."""
 
         backend_type = "cubinery"
         env_var = "FLA_CUBINERY"
@@ -509,18 +717,26 @@ def _backend_class(base: type) -> type:
         def chunk_gated_delta_rule_verifier(
             self, *args: Any, **kwargs: Any
         ) -> tuple[bool, str | None]:
-            return _verify(*args, **kwargs)
+            return _verify(chunk_gated_delta_rule, *args, **kwargs)
 
         def chunk_gated_delta_rule(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
             return chunk_gated_delta_rule(*args, **kwargs)
 
+        def fused_recurrent_kda_fwd_verifier(
+            self, *args: Any, **kwargs: Any
+        ) -> tuple[bool, str | None]:
+            return _verify(fused_recurrent_kda_fwd, *args, **kwargs)
+
+        def fused_recurrent_kda_fwd(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+            return fused_recurrent_kda_fwd(*args, **kwargs)
+
     return CubineryBackend
 
 
-def _verify(*args: Any, **kwargs: Any) -> tuple[bool, str | None]:
-    """Whether chunk_gated_delta_rule() can honour the call, and if not why."""
+def _verify(function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[bool, str | None]:
+    """Whether the function can honour the call, and if not why."""
     try:
-        checked(chunk_gated_delta_rule, *args, **kwargs).require_kernels()
+        checked(function, *args, **kwargs).require_kernels()
     except (Error, TypeError) as refusal:
         return False, str(refusal)
     return True, None

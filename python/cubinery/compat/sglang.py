@@ -1,4 +1,5 @@
-"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla) and causal convolutions
+"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla), those of Kimi Delta Attention
+for one token or few, and causal convolutions
 (sglang/srt/layers/attention/mamba/causal_conv1d_triton.py), by cubinery.
 
 States are pools [slots, HV, V, K], updated in place; a negative index is padding: the request's
@@ -59,6 +60,10 @@ def fused_sigmoid_gating_delta_rule_update(
     `disable_state_update`, updated there; None starts from zero and keeps nothing.  Returns o in
     q's dtype and v's shape.
 
+    With `is_kda`, Kimi Delta Attention, a has a decay for each channel of k, [.., HV, K] or
+    [.., HV K], and so has `dt_bias`, [HV, K] or flat; `A_log` is [HV] or [1, 1, HV, 1].  The decay
+    is above `lower_bound`, or without one made by softplus.
+
     `intermediate_states_buffer` [rows, steps, HV, V, K], of the pool's dtype, receives the state
     after token t of request n at [intermediate_state_indices[n], t]; rows may lie further apart
     than they are long.  A negative index there drops the states of its request, a negative one in
@@ -78,17 +83,15 @@ def fused_sigmoid_gating_delta_rule_update(
     `num_warps` shapes SGLang's launch; it cannot change the result and is not read.
 
     Raises UnsupportedError for more than 16 tokens per request, trees without a buffer, with the
-    state after the last token, in f32 or in requests of several lengths, ReplaySSM, KDA, a buffer
-    of another dtype or without initial_state_source, and a softplus other than beta = 1,
-    threshold = 20; InvalidArgumentError for arguments that do not fit each other.
+    state after the last token, in f32 or in requests of several lengths, ReplaySSM, `lower_bound`
+    without is_kda, a buffer of another dtype or without initial_state_source, and a softplus other
+    than beta = 1, threshold = 20; InvalidArgumentError for arguments that do not fit each other.
     """
     name = "sglang.fused_sigmoid_gating_delta_rule_update"
     arguments.refuse_unknown(name, kwargs)
     engines.require_plain_softplus(
         name, "softplus_beta", softplus_beta, softplus_threshold=softplus_threshold
     )
-    arguments.refuse_set(name, "one decay per head", is_kda=is_kda)
-    arguments.refuse_given(name, "one decay per head", lower_bound=lower_bound)
     arguments.refuse_set(
         name, _DRAFTS, cache_ring=cache_ring, match_cutedsl_decode=match_cutedsl_decode
     )
@@ -101,12 +104,19 @@ def fused_sigmoid_gating_delta_rule_update(
         replayssm_beta=replayssm_beta,
     )
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
+    arguments.require_rank(name, "k", k, "[B, T, H, K]")
+    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+    channels = (v.shape[2], k.shape[3]) if arguments.flag(name, "is_kda", is_kda) else None
     return engines.update(
         name, q, k, v, {"a": a, "b": b}, pool=initial_state_source, indices=initial_state_indices,
         cu_seqlens=cu_seqlens, disable_state_update=disable_state_update,
         buffer=intermediate_states_buffer, rows=intermediate_state_indices,
         cache_steps=cache_steps, parents=retrieve_parent_token, pad_slot_id=_PAD_SLOT_ID,
-        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel), scale=scale,
+        **engines.computed_gates(
+            name, A_log, dt_bias, use_qk_l2norm_in_kernel, lower_bound=lower_bound,
+            channels=channels,
+        ),
+        scale=scale,
     )  # fmt: skip
 
 
@@ -131,9 +141,43 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     """
     name = "sglang.fused_recurrent_gated_delta_rule_packed_decode"
     arguments.refuse_unknown(name, kwargs)
+    engines.pool_heads(name, initial_state)
     return engines.packed_decode(
-        name, mixed_qkv, a, b, A_log, dt_bias,
-        scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, _PAD_SLOT_ID,
+        name, mixed_qkv, {"a": a, "b": b}, scale, initial_state, out,
+        ("ssm_state_indices", ssm_state_indices), _PAD_SLOT_ID,
+        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel),
+    )  # fmt: skip
+
+
+def fused_recurrent_kda_packed_decode(
+    mixed_qkv: Any,
+    a: Any,
+    b: Any,
+    A_log: Any,
+    dt_bias: Any,
+    scale: float | None,
+    initial_state: Any,
+    out: Any,
+    ssm_state_indices: Any,
+    use_qk_l2norm_in_kernel: bool = False,
+    lower_bound: float | None = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """SGLang's function of this name: fused_recurrent_gated_delta_rule_packed_decode() of Kimi Delta
+    Attention, whose a has a decay for each channel of k, [B, HV K] or [B, HV, K], as has `dt_bias`.
+
+    b [B, HV] is a logit.  The decay is above `lower_bound`, or without one made by softplus.
+    """
+    name = "sglang.fused_recurrent_kda_packed_decode"
+    arguments.refuse_unknown(name, kwargs)
+    channels = engines.pool_heads(name, initial_state)
+    return engines.packed_decode(
+        name, mixed_qkv, {"a": a, "b": b}, scale, initial_state, out,
+        ("ssm_state_indices", ssm_state_indices), _PAD_SLOT_ID,
+        **engines.computed_gates(
+            name, A_log, dt_bias, use_qk_l2norm_in_kernel, lower_bound=lower_bound,
+            channels=channels,
+        ),
     )  # fmt: skip
 
 

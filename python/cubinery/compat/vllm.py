@@ -1,5 +1,6 @@
-"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops) and causal convolutions
-(vllm/model_executor/layers/mamba/ops/causal_conv1d.py), by cubinery.
+"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops), those of Kimi Delta Attention
+for one token or few, and causal convolutions (vllm/model_executor/layers/mamba/ops/causal_conv1d.py),
+by cubinery.
 
 States are [.., HV, V, K].  Slot 0 of a pool is padding, as in vLLM today; `pad_slot_id=-1`, which
 vLLM does not have, asks for the older convention.  Under `pad_slot_id=0` a negative index is no
@@ -17,10 +18,16 @@ from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
 from cubinery.compat import _verify as verification
+from cubinery.compat._vllm_kda import fused_kda_decode as fused_kda_decode
+from cubinery.compat._vllm_kda import fused_recurrent_kda as fused_recurrent_kda
+from cubinery.compat._vllm_kda import fused_recurrent_kda_fwd as fused_recurrent_kda_fwd
+from cubinery.compat._vllm_kda import (
+    fused_recurrent_kda_packed_decode as fused_recurrent_kda_packed_decode,
+)
+from cubinery.compat._vllm_kda import glm5next_fused_recurrent_kda as glm5next_fused_recurrent_kda
 from cubinery.problems import OutputNorm
 
 _ONE_BLOCK = "a sequence has one slot, which is read and written"
-_WRITTEN = "ssm_state_indices_output"
 _OUTPUT_NORMS: dict[str, OutputNorm] = {"silu": "gated_rms", "sigmoid": "sigmoid_gated_rms"}
 
 
@@ -63,7 +70,7 @@ def fused_recurrent_gated_delta_rule(
     """
     name = "vllm.fused_recurrent_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
-    return _recurrent(
+    return engines.recurrent(
         name, q, k, v, {"g": g, "beta": beta}, scale, initial_state, inplace_final_state,
         cu_seqlens, ssm_state_indices, num_accepted_tokens, pad_slot_id,
         use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel),
@@ -96,23 +103,26 @@ def fused_sigmoid_gating_delta_rule_update(
     """vLLM's function of this name: fused_recurrent_gated_delta_rule() with
     g = -exp(A_log) softplus(a + dt_bias) and sigmoid(b) computed by the kernel.
 
-    a and b [N, HV] or with the leading dimensions of q.  With `ssm_state_indices_output`, [N] or
+    a and b [N, HV] or with the leading dimensions of q; with `is_kda` a is [.., HV, K], one decay
+    for each channel of k, and `dt_bias` [HV, K] or flat.  With `ssm_state_indices_output`, [N] or
     [N, S] as `ssm_state_indices`, new states go to the slots there, and those that are read are
     left as they are; a padding slot drops its state.  No slot that is written may be one that
     another request reads.
 
-    Raises as fused_recurrent_gated_delta_rule(), and UnsupportedError for is_kda and for a softplus
-    other than beta = 1, threshold = 20.
+    Raises as fused_recurrent_gated_delta_rule(), and UnsupportedError for a softplus other than
+    beta = 1, threshold = 20.
     """
     name = "vllm.fused_sigmoid_gating_delta_rule_update"
     arguments.refuse_unknown(name, kwargs)
     engines.require_plain_softplus(name, "beta", beta, threshold=threshold)
-    arguments.refuse_set(name, "one decay per head", is_kda=is_kda)
     arguments.refuse_autograd(name, A_log=A_log, dt_bias=dt_bias)
-    return _recurrent(
+    arguments.require_rank(name, "k", k, "[B, T, H, K]")
+    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+    channels = (v.shape[2], k.shape[3]) if arguments.flag(name, "is_kda", is_kda) else None
+    return engines.recurrent(
         name, q, k, v, {"a": a, "b": b}, scale, initial_state, inplace_final_state, cu_seqlens,
         ssm_state_indices, num_accepted_tokens, pad_slot_id, ssm_state_indices_output,
-        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel),
+        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel, channels=channels),
     )  # fmt: skip
 
 
@@ -139,9 +149,11 @@ def fused_recurrent_gated_delta_rule_packed_decode(
     """
     name = "vllm.fused_recurrent_gated_delta_rule_packed_decode"
     arguments.refuse_unknown(name, kwargs)
+    engines.pool_heads(name, initial_state)
     return engines.packed_decode(
-        name, mixed_qkv, a, b, A_log, dt_bias,
-        scale, initial_state, out, ssm_state_indices, use_qk_l2norm_in_kernel, pad_slot_id,
+        name, mixed_qkv, {"a": a, "b": b}, scale, initial_state, out,
+        ("ssm_state_indices", ssm_state_indices), pad_slot_id,
+        **engines.computed_gates(name, A_log, dt_bias, use_qk_l2norm_in_kernel),
     )  # fmt: skip
 
 
@@ -448,87 +460,3 @@ def _output_rows(function: str, q: Any, v: Any, buffer: Any) -> Any:
             f"{row[0]}, {row[1]}] in q's dtype, and a batch of 1"
         )
     return buffer[:rows][None]
-
-
-def _recurrent(
-    function: str,
-    q: Any,
-    k: Any,
-    v: Any,
-    gates: dict[str, Any],
-    scale: float | None,
-    initial_state: Any,
-    inplace_final_state: bool,
-    cu_seqlens: Any,
-    indices: Any,
-    num_accepted_tokens: Any,
-    pad_slot_id: int,
-    written: Any = None,
-    **options: Any,
-) -> tuple[Any, Any]:
-    if initial_state is None:
-        raise InvalidArgumentError(f"{function}: initial_state is required")
-    several = indices is not None and len(indices.shape) == 2
-    if num_accepted_tokens is not None and not several:
-        raise InvalidArgumentError(
-            f"{function}: num_accepted_tokens needs ssm_state_indices [N, S]"
-        )
-    if written is not None and (indices is None or len(written.shape) != len(indices.shape)):
-        raise InvalidArgumentError(
-            f"{function}: ssm_state_indices_output has shape {list(written.shape)}; expected the "
-            "dimensions of ssm_state_indices"
-        )
-    inplace_final_state = arguments.flag(function, "inplace_final_state", inplace_final_state)
-    if inplace_final_state != (indices is not None):
-        raise UnsupportedError(
-            f"{function}: inplace_final_state is {inplace_final_state}; supported: True with "
-            "ssm_state_indices, False without"
-        )
-    if several:
-        options.update(
-            _step_options(function, q, cu_seqlens, indices, num_accepted_tokens, written)
-        )
-        out = engines.verify(
-            function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state,
-            steps=initial_state, update=False, pad_slot_id=pad_slot_id, scale=scale, **options,
-        )  # fmt: skip
-        return out, initial_state
-    final = initial_state
-    if indices is None:
-        final = options["state_out"] = _arrays.empty(
-            initial_state, tuple(initial_state.shape), _arrays.dtype_name(initial_state)
-        )
-    if written is not None:
-        options["written"] = (_WRITTEN, written)
-    out = engines.decode(
-        function, q, k, v, gates, cu_seqlens=cu_seqlens, states=initial_state, indices=indices,
-        pad_slot_id=pad_slot_id, scale=scale, **options,
-    )  # fmt: skip
-    return out, final
-
-
-def _step_options(
-    function: str, q: Any, cu_seqlens: Any, indices: Any, accepted: Any, written: Any
-) -> dict[str, Any]:
-    """Where requests with a slot for each of S states start, and where their states go: where
-    `written` says, or None: to the same slots."""
-    arguments.require_rank(function, "q", q, "[B, T, H, K]")
-    requests = engines.count_requests(q, cu_seqlens)
-    targets = ("ssm_state_indices", indices) if written is None else (_WRITTEN, written)
-    name, steps = targets[0], targets[1].shape[1]
-    verification.require_tokens(function, f"{name} has S", steps)
-    if cu_seqlens is None and q.shape[1] > steps:
-        raise InvalidArgumentError(
-            f"{function}: q has T = {q.shape[1]} tokens per request and {name} S = {steps}; "
-            "expected T <= S"
-        )
-    slots = engines.rows_of(function, "ssm_state_indices", indices, requests, "[N, S]")
-    counts = engines.rows_of(function, "num_accepted_tokens", accepted, requests, "[N]")
-    return {
-        "read": slots[:, 0] if counts is None else slots,
-        "accepted": counts,
-        "step_slots": arguments.of_dtype(
-            engines.rows_of(function, *targets, requests, "[N, S]"), indices
-        ),
-        "draft_tokens": steps,
-    }
