@@ -1,4 +1,5 @@
-"""Small models of Hugging Face Transformers with Gated DeltaNet layers, with random weights."""
+"""Small models of Hugging Face Transformers with Gated DeltaNet layers, or with Kimi Delta Attention,
+with random weights."""
 
 from __future__ import annotations
 
@@ -38,6 +39,40 @@ MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "olmo_hybrid": ("OlmoHybridConfig", "OlmoHybridForCausalLM", _DENSE),
 }
 
+# Of those with Kimi Delta Attention; what they need beside _OF_KDA.
+_OF_KDA = {
+    **{name: _COMMON[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers")},
+    **{name: _COMMON[name] for name in ("pad_token_id", "bos_token_id", "eos_token_id")},
+    **{"num_attention_heads": 4, "num_key_value_heads": 4, "max_position_embeddings": 8192},
+    **{"intermediate_size": 256, "moe_intermediate_size": 64, "num_local_experts": 4},
+    **{"num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "kv_lora_rank": 32},
+    **{"qk_rope_head_dim": 16, "qk_nope_head_dim": 32, "v_head_dim": 32},
+}
+KDA_MODELS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "kimi_linear": (
+        "KimiLinearConfig",
+        "KimiLinearForCausalLM",
+        {**{"linear_head_dim": 64, "linear_num_heads": 4}, "layer_types": _COMMON["layer_types"]},
+    ),
+    "bailing_hybrid": (
+        "BailingHybridConfig",
+        "BailingHybridForCausalLM",
+        {"head_dim": 64, "layer_group_size": 4, "first_k_dense_replace": 1},
+    ),
+}
+# A model without a head.
+GLM: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "glm5_next": (
+        "Glm5NextTextConfig",
+        "Glm5NextTextModel",
+        {
+            **{"q_lora_rank": 32, "n_routed_experts": 4, "linear_head_dim": 64},
+            **{"linear_num_heads": 4, "index_head_dim": 32, "index_n_heads": 2},
+            **{"index_topk": 64, "index_kpool": 4, "qk_rope_head_dim": 0},
+        },
+    )
+}
+
 
 def modeling(name: str) -> Any:
     """The module that defines a model's layers."""
@@ -48,9 +83,10 @@ def build(name: str, seed: int = 0, **changes: Any) -> Any:
     """A causal language model on the CPU, in float32, for inference."""
     import torch
 
-    configuration, model, options = MODELS[name]
+    common = _COMMON if name in MODELS else _OF_KDA
+    configuration, model, options = (MODELS | KDA_MODELS | GLM)[name]
     configurations = importlib.import_module(f"transformers.models.{name}.configuration_{name}")
-    config = getattr(configurations, configuration)(**{**_COMMON, **options, **changes})
+    config = getattr(configurations, configuration)(**{**common, **options, **changes})
     config._attn_implementation = config._experts_implementation = "eager"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

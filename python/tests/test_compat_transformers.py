@@ -26,6 +26,7 @@ from cubinery import (
     InvalidArgumentError,
     Prefill,
     UnsupportedError,
+    Verify,
     _arrays,
     functional,
 )
@@ -38,6 +39,13 @@ NAMES = (
     "causal_conv1d_update",
     "torch_chunk_gated_delta_rule",
     "torch_recurrent_gated_delta_rule",
+)
+# Of a module of Kimi Delta Attention; those of ours are in front.
+KDA_NAMES = (
+    "causal_conv1d_fn",
+    "causal_conv1d_update",
+    "recurrent_kimi_delta_attention",
+    "chunk_kimi_delta_attention",
 )
 LOG = "cubinery.compat.transformers"
 
@@ -58,8 +66,13 @@ class Calls(dict):
 OPERATORS = {
     "gdn_prefill": recurrence.gdn_prefill,
     "gdn_decode": recurrence.gdn_decode,
+    "gdn_verify": recurrence.gdn_verify,
     "gdn_conv": convolution.gdn_conv,
 }
+
+
+def counts(**calls):
+    return {**dict.fromkeys(OPERATORS, 0), **calls}
 
 
 @pytest.fixture(autouse=True)
@@ -184,7 +197,7 @@ def test_a_model_of_another_module_leaves_this_one_alone(fake, monkeypatch):
 def test_what_has_no_functions_is_refused(fake):
     with pytest.raises(InvalidArgumentError, match="model: int; accepted: a torch.nn.Module"):
         transformers.enable(3)
-    with pytest.raises(InvalidArgumentError, match="Layer has no Gated DeltaNet layers; supported"):
+    with pytest.raises(InvalidArgumentError, match="Layer has no layers of Gated DeltaNet or Kimi"):
         transformers.enable(Layer())
     del fake.causal_conv1d_fn
     with pytest.raises(UnsupportedError, match=r"Transformers 5\.24\.0 has no .* 5\.15 and newer"):
@@ -235,7 +248,7 @@ def test_convolution_from_zeros(fake, calls, activation, biased):
     expected = expected if activation is None else expected / (1 + np.exp(-expected))
     np.testing.assert_allclose(y, expected, atol=1e-5)
     assert y.swapaxes(1, 2).flags.c_contiguous
-    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_conv": 1}
+    assert calls == counts(gdn_conv=1)
 
 
 def test_convolution_goes_on(fake, calls):
@@ -267,7 +280,7 @@ def test_rule_of_several_tokens_and_of_one(fake, calls):
     o, final = fake.torch_chunk_gated_delta_rule(
         **x, **options, initial_state=None, cu_seqlens=None, chunk_size=64, position_ids=None
     )
-    assert calls == {"gdn_prefill": 1, "gdn_decode": 0, "gdn_conv": 0}
+    assert calls == counts(gdn_prefill=1)
     state = np.zeros((B, HV, K, V), np.float32)
     for t in range(T):
         token = {name: array[:, t : t + 1] for name, array in x.items()}
@@ -275,7 +288,7 @@ def test_rule_of_several_tokens_and_of_one(fake, calls):
         assert after is state  # in place
         np.testing.assert_allclose(row, o[:, t : t + 1], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(state, final, rtol=1e-4, atol=1e-5)
-    assert calls == {"gdn_prefill": 1, "gdn_decode": T, "gdn_conv": 0}
+    assert calls == counts(gdn_prefill=1, gdn_decode=T)
     before = state.copy()
     _, none = fake.torch_recurrent_gated_delta_rule(**token, initial_state=state)
     assert none is None
@@ -372,6 +385,101 @@ def test_other_devices_and_traces_are_left_to_transformers(fake, calls, caplog, 
     assert function(**fed) == theirs and f"{first} is a DTensor; supported: plain" in caplog.text
 
 
+# --- Kimi Delta Attention
+
+
+@pytest.fixture
+def fake_kda(fake, monkeypatch):
+    """A module of Kimi Delta Attention, in the place of the other."""
+    modeling = types.ModuleType("transformers.models.kimi_linear.modeling_kimi_linear")
+    for name in KDA_NAMES:
+        setattr(modeling, name, lambda *args, _name=name, **kwargs: f"their {_name}")
+    monkeypatch.setitem(
+        sys.modules, "transformers.models.kimi_linear", types.ModuleType("kimi_linear")
+    )
+    monkeypatch.setitem(sys.modules, modeling.__name__, modeling)
+    modeling.torch = fake.torch
+    return modeling
+
+
+def kda_inputs(tokens=1):
+    x = {name: normal(B, tokens, H, K) for name in ("query", "key")}
+    x |= {"value": normal(B, tokens, H, V), "g": -np.abs(normal(B, tokens, H, K))}
+    return {**x, "beta": np.abs(normal(B, tokens, H)) / 4}
+
+
+def torch_recurrent_kda(query, key, value, g, beta, state):
+    """recurrent_kimi_delta_attention with use_qk_l2norm_in_kernel, in float64."""
+    query, key, value, g, beta, state = map(np.float64, (query, key, value, g, beta, state))
+    query, key = (x / np.sqrt((x * x).sum(-1, keepdims=True) + 1e-6) for x in (query, key))
+    out = np.zeros(value.shape)
+    for i in range(query.shape[1]):
+        k_i = key[:, i][..., None]
+        state = state * np.exp(g[:, i])[..., None]
+        delta = (value[:, i] - (state * k_i).sum(-2)) * beta[:, i][..., None]
+        state = state + k_i * delta[..., None, :]
+        out[:, i] = (state * query[:, i][..., None] * K**-0.5).sum(-2)
+    return out, state
+
+
+@pytest.mark.parametrize("by_model", [False, True])
+def test_enable_leaves_the_prefill_of_kimi_delta_attention(fake_kda, fake, calls, by_model):
+    before = {name: getattr(fake_kda, name) for name in KDA_NAMES}
+    transformers.enable(layer_of(fake_kda) if by_model else None)
+    assert [name for name in KDA_NAMES if getattr(fake_kda, name) is not before[name]] == [
+        *KDA_NAMES[:3]
+    ]
+    assert fake_kda.chunk_kimi_delta_attention(1) == "their chunk_kimi_delta_attention"
+    is_theirs = isinstance(fake.torch_chunk_gated_delta_rule(**rule_inputs()), str)
+    assert is_theirs == by_model  # of another module
+    transformers.disable()
+    assert all(getattr(fake_kda, name) is before[name] for name in KDA_NAMES)
+
+
+def test_tokens_of_kimi_delta_attention(fake_kda, calls):
+    transformers.enable()
+    state = normal(B, H, K, V)
+    expected_state = state.copy()
+    for t in range(3):
+        x = kda_inputs()
+        o, after = fake_kda.recurrent_kimi_delta_attention(
+            x["query"], x["key"], x["value"], g=x["g"], beta=x["beta"], initial_state=state,
+            output_final_state=True, use_qk_l2norm_in_kernel=True, position_ids=None,
+            use_cache=True,
+        )  # fmt: skip
+        assert after is state  # in place
+        expected, expected_state = torch_recurrent_kda(**x, state=expected_state)
+        np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state, expected_state, rtol=1e-5, atol=1e-6)
+    assert calls == counts(gdn_decode=3)
+    few = kda_inputs(tokens=4)
+    o, _ = fake_kda.recurrent_kimi_delta_attention(
+        **few, initial_state=state, output_final_state=False, use_qk_l2norm_in_kernel=True
+    )
+    np.testing.assert_allclose(o, torch_recurrent_kda(**few, state=state)[0], rtol=1e-5, atol=1e-6)
+    assert calls == counts(gdn_decode=3, gdn_verify=1)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (kda_inputs(tokens=17), "sequences of 17 tokens; supported: 1 to 16"),
+        ({"g": normal(B, 1, H)}, "g has shape"),
+        ({"g": np.zeros((B, 1, H, K))}, "g is float64"),
+        ({"beta": normal(B, 1, H).view(Trained)}, "beta requires grad"),
+        ({"initial_state": normal(B, H, V, K)}, "initial_state has shape"),
+        ({"cu_seqlens": np.arange(3)}, "unknown argument cu_seqlens"),
+    ],
+)
+def test_what_is_left_of_kimi_delta_attention(fake_kda, calls, caplog, change, reason):
+    caplog.set_level(logging.INFO, logger=LOG)
+    transformers.enable()
+    fed = {**kda_inputs(), "initial_state": None, "output_final_state": True, **change}
+    theirs = "their recurrent_kimi_delta_attention"
+    assert fake_kda.recurrent_kimi_delta_attention(**fed) == theirs
+    assert calls == counts() and reason in caplog.text
+
+
 # --- the launches, on a GPU that is not there
 
 
@@ -408,7 +516,7 @@ def launched(gpu, context, monkeypatch):
 
     for name in OPERATORS:
         monkeypatch.setattr(functional, name, through(name))
-    for cls in (Conv, Prefill, Decode):
+    for cls in (Conv, Prefill, Decode, Verify):
         monkeypatch.setattr(cls, "__call__", noted(cls))
     return found
 
@@ -438,6 +546,27 @@ def test_launches(fake, launched):
     check(launched[2], **common, has_initial_state=False)
     check(launched[3], **common, has_initial_state=True)
     assert len(launched) == 4
+
+
+@pytest.mark.parametrize("gate_dtype", [np.float32, np.float16])
+def test_launches_of_kimi_delta_attention(fake_kda, launched, gate_dtype):
+    """Bailing's layers round g to the dtype of the activations."""
+    transformers.enable()
+    for tokens in (1, 4):
+        x = {name: array.astype(np.float16) for name, array in kda_inputs(tokens).items()}
+        x["g"] = x["g"].astype(gate_dtype)
+        fake_kda.recurrent_kimi_delta_attention(
+            **x, initial_state=normal(B, H, K, V), output_final_state=True,
+            use_qk_l2norm_in_kernel=True,
+        )  # fmt: skip
+    for problem in launched:
+        check(
+            problem, q_heads=H, v_heads=H, key_dim=K, value_dim=V, dtype="f16", decay="channel",
+            gate_mode="log", gate_dtype="f32" if gate_dtype is np.float32 else "f16",
+            beta_mode="given", use_qk_l2norm=True, state_layout="kv", state_dtype="f32",
+            has_initial_state=True, store_state=True,
+        )  # fmt: skip
+    assert [type(problem).__name__ for problem in launched] == ["DecodeProblem", "VerifyProblem"]
 
 
 # --- real models
@@ -514,9 +643,7 @@ class TestModels:
         transformers.enable(model)
         ours = model(ids).logits
         assert_alike(ours, theirs)
-        assert emulated == {
-            "gdn_prefill": LINEAR_LAYERS, "gdn_decode": 0, "gdn_conv": LINEAR_LAYERS
-        }  # fmt: skip
+        assert emulated == counts(gdn_prefill=LINEAR_LAYERS, gdn_conv=LINEAR_LAYERS)
 
     def test_padding(self, models, emulated, name):
         model, ids = models(name), hf_models.prompt(2, 12)
@@ -540,7 +667,7 @@ class TestModels:
         for first, part in zip((0, 2, 13), parts):
             assert_alike(part, theirs[:, first : first + part.shape[1]])
         calls = {"gdn_prefill": 2, "gdn_decode": 1, "gdn_conv": 3}
-        assert emulated == {key: LINEAR_LAYERS * value for key, value in calls.items()}
+        assert emulated == counts(**{key: LINEAR_LAYERS * value for key, value in calls.items()})
 
     def test_generation(self, models, emulated, name):
         model, ids = models(name), hf_models.prompt(2, 5)
@@ -561,6 +688,50 @@ class TestModels:
             model(ids, labels=ids).loss.backward()
         assert all(p.grad is not None for key, p in model.named_parameters() if "conv1d" in key)
         assert set(emulated.values()) == {0}
+
+
+@needs_transformers
+@pytest.mark.parametrize("name", hf_models.KDA_MODELS)
+class TestModelsOfKimiDeltaAttention:
+    def test_parts(self, models, emulated, name):
+        """A short prefill, one that goes on from the cache, and one token: of prefills only the
+        convolution is ours."""
+        model, ids = models(name), hf_models.prompt(2, 14)
+        theirs = model(ids).logits
+        transformers.enable(model)
+        cache, parts = None, []
+        for first, last in ((0, 2), (2, 13), (13, 14)):
+            out = model(ids[:, first:last], past_key_values=cache, use_cache=True)
+            cache = out.past_key_values
+            parts.append(out.logits)
+        for first, part in zip((0, 2, 13), parts):
+            assert_alike(part, theirs[:, first : first + part.shape[1]])
+        assert emulated == counts(gdn_decode=LINEAR_LAYERS, gdn_conv=3 * LINEAR_LAYERS)
+
+    def test_generation(self, models, emulated, name):
+        model, ids = models(name), hf_models.prompt(2, 5)
+        options = {"max_new_tokens": 12, "do_sample": False}
+        theirs = model.generate(ids, **options)
+        transformers.enable(model)
+        assert (model.generate(ids, **options) == theirs).all()
+        assert emulated["gdn_decode"] == 11 * LINEAR_LAYERS
+        transformers.disable()
+        assert (model.generate(ids, **options) == theirs).all()
+        assert emulated["gdn_decode"] == 11 * LINEAR_LAYERS
+
+
+@needs_transformers
+def test_layers_of_glm(models, emulated):
+    """Its lower bound is in g, which the layers compute."""
+    model, ids = models("glm5_next"), hf_models.prompt(2, 14)
+    theirs = model(ids).last_hidden_state
+    transformers.enable(model)
+    out = model(ids[:, :13], use_cache=True)
+    assert_alike(out.last_hidden_state, theirs[:, :13])
+    assert emulated == counts(gdn_conv=LINEAR_LAYERS)
+    out = model(ids[:, 13:], cache=out.cache, use_cache=True)
+    assert_alike(out.last_hidden_state, theirs[:, 13:])
+    assert emulated == counts(gdn_decode=LINEAR_LAYERS, gdn_conv=2 * LINEAR_LAYERS)
 
 
 @needs_transformers
@@ -590,4 +761,4 @@ def test_packed_sequences(models, emulated):
     bounds = torch.tensor([0, 4, 9], dtype=torch.int32)
     index = torch.tensor([[0] * 4 + [1] * 5], dtype=torch.int32)
     assert_alike(layer(x, cu_seq_lens_q=bounds, seq_idx=index), alone)
-    assert emulated == {"gdn_prefill": 1, "gdn_decode": 0, "gdn_conv": 1}
+    assert emulated == counts(gdn_prefill=1, gdn_conv=1)

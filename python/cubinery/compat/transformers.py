@@ -1,7 +1,8 @@
-"""Gated DeltaNet layers of Hugging Face Transformers, run by cubinery.
+"""Gated DeltaNet and Kimi Delta Attention layers of Hugging Face Transformers, run by cubinery.
 
 `enable()` puts cubinery behind the functions that these layers call: the causal convolution and the
-gated delta rule, of prefills and of decoding steps.  Weights, caches and generate() stay theirs.
+gated delta rule, of prefills and of decoding steps; of Kimi Delta Attention the prefill's rule stays
+Transformers'.  Weights, caches and generate() stay theirs.
 `disable()` undoes it.  What cubinery does not do (training, torch.compile, CPU tensors) still runs
 the function that was there; with logging at INFO that is said once, with the reason.
 
@@ -31,7 +32,10 @@ __all__ = ["disable", "enable"]
 _logger = logging.getLogger(__name__)
 
 # Of transformers.models; a release has those of its time.
-_MODELS = ("qwen3_next", "qwen3_5", "qwen3_5_moe", "olmo_hybrid", "qwen4_exp", "lara_mini")
+_MODELS = (
+    "qwen3_next", "qwen3_5", "qwen3_5_moe", "olmo_hybrid", "qwen4_exp", "lara_mini", "kimi_linear",
+    "glm5_next", "bailing_hybrid",
+)  # fmt: skip
 _SUPPORTED = "supported: Transformers 5.15 and newer, and enable(model) for models of 5.0 to 5.14"
 _WIDTHS = (2, 3, 4)
 
@@ -40,7 +44,8 @@ _Prepared = Callable[[], Any]
 
 
 def enable(model: Any = None) -> None:
-    """Makes Gated DeltaNet layers of Transformers run cubinery wherever that can honour the call.
+    """Makes Gated DeltaNet and Kimi Delta Attention layers of Transformers run cubinery wherever that
+    can honour the call.
 
     It replaces functions of the modules that define these layers, so it holds for models built
     before and after, whatever their weights.  Calling it again changes nothing.
@@ -58,7 +63,7 @@ def enable(model: Any = None) -> None:
     with _lock:
         _said.cache_clear()
         if model is None:
-            places = [(module, _FUNCTIONS) for module in _known_modules()]
+            places = [(module, _functions_of(module)) for module in _known_modules()]
         else:
             places = list(_places_of(model))
         for owner, functions in places:
@@ -128,7 +133,7 @@ def _known_modules() -> list[ModuleType]:
             module = importlib.import_module(name)
         except ModuleNotFoundError:  # another release's
             continue
-        if _has_functions(module):
+        if _functions_of(module):
             modules.append(module)
     if not modules:
         raise UnsupportedError(
@@ -138,12 +143,14 @@ def _known_modules() -> list[ModuleType]:
     return modules
 
 
-def _has_functions(module: ModuleType) -> bool:
-    # Before 5.15 a module has both: what FLA has, or None, and torch_chunk_gated_delta_rule.
+def _functions_of(module: ModuleType) -> dict[str, Callable[..., _Prepared]]:
+    """What a module that defines layers has of ours; empty: it defines none."""
     names = vars(module)
-    return "chunk_gated_delta_rule" not in names and all(
-        callable(names.get(name)) for name in _FUNCTIONS
-    )
+    # Before 5.15 a module has both: what FLA has, or None, and torch_chunk_gated_delta_rule.
+    if "chunk_gated_delta_rule" in names:
+        return {}
+    found = (each for each in _FUNCTIONS if all(callable(names.get(name)) for name in each))
+    return next(found, {})
 
 
 def _places_of(model: Any) -> Iterator[tuple[Any, dict[str, Callable[..., _Prepared]]]]:
@@ -156,15 +163,17 @@ def _places_of(model: Any) -> Iterator[tuple[Any, dict[str, Callable[..., _Prepa
     layers = list(model.modules())
     names = {cls.__module__ for layer in layers for cls in type(layer).__mro__}
     modules = [sys.modules[name] for name in sorted(names) if name in sys.modules]
-    found = [module for module in modules if _has_functions(module)]
-    yield from ((module, _FUNCTIONS) for module in found)
+    found = {module: _functions_of(module) for module in modules}
+    found = {module: functions for module, functions in found.items() if functions}
+    yield from found.items()
     holders = [layer for layer in layers if _RULES <= vars(layer).keys()]
     for layer in holders:
         held = vars(layer)
         yield layer, {name: _HELD[name] for name in _HELD if callable(held.get(name))}
     if not found and not holders:
         raise InvalidArgumentError(
-            f"model: {type(model).__name__} has no Gated DeltaNet layers; {_SUPPORTED}"
+            f"model: {type(model).__name__} has no layers of Gated DeltaNet or Kimi Delta Attention; "
+            f"{_SUPPORTED}"
         )
 
 
@@ -175,9 +184,10 @@ def _places_of(model: Any) -> Iterator[tuple[Any, dict[str, Callable[..., _Prepa
 _OF_THE_MODEL = frozenset(
     (
         "attention_mask", "cache", "cache_params", "cache_position", "cu_seq_lens_k",
-        "cu_seq_lens_q", "is_causal", "logits_to_keep", "max_length_k", "max_length_q",
+        "cu_seq_lens_q", "input_ids", "is_causal", "logits_to_keep", "max_length_k", "max_length_q",
         "num_items_in_batch", "output_attentions", "output_hidden_states", "output_router_logits",
-        "past_key_values", "position_ids", "return_dict", "seq_idx", "use_cache",
+        "past_key_values", "position_embeddings", "position_ids", "return_dict", "seq_idx",
+        "use_cache",
     )
 )  # fmt: skip
 
@@ -321,17 +331,45 @@ def _prepare_recurrent(
     return functools.partial(call.run, in_place=True)
 
 
-_FUNCTIONS: dict[str, Callable[..., _Prepared]] = {
+def _prepare_recurrent_kda(
+    query: Any,
+    key: Any,
+    value: Any,
+    g: Any,
+    beta: Any,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    **kwargs: Any,
+) -> _Prepared:
+    """recurrent_kimi_delta_attention, as _prepare_recurrent(): g [B, T, H, K] is a logarithm."""
+    _refuse_unknown("recurrent_kimi_delta_attention", kwargs)
+    _require_plain("recurrent_kimi_delta_attention", "query", query)
+    call = fla.checked(
+        fla.fused_recurrent_kda, query, key, value, g, beta, initial_state=initial_state,
+        output_final_state=output_final_state, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
+    )  # fmt: skip
+    call.require_kernels()
+    return functools.partial(call.run, in_place=True)
+
+
+_CONVOLUTIONS: dict[str, Callable[..., _Prepared]] = {
     "causal_conv1d_fn": _prepare_convolution,
     "causal_conv1d_update": _prepare_update,
-    "torch_chunk_gated_delta_rule": _prepare_chunk,
-    "torch_recurrent_gated_delta_rule": _prepare_recurrent,
 }
+# Of a module that has all of one.  Kimi Delta Attention's chunk_kimi_delta_attention is a prefill,
+# for which there are no kernels.
+_FUNCTIONS: tuple[dict[str, Callable[..., _Prepared]], ...] = (
+    _CONVOLUTIONS
+    | {
+        "torch_chunk_gated_delta_rule": _prepare_chunk,
+        "torch_recurrent_gated_delta_rule": _prepare_recurrent,
+    },
+    _CONVOLUTIONS | {"recurrent_kimi_delta_attention": _prepare_recurrent_kda},
+)
 # Attributes of layers before Transformers 5.15.  Without the package causal_conv1d its function is
 # None, and the layer runs torch's convolution.
-_HELD: dict[str, Callable[..., _Prepared]] = {
-    "causal_conv1d_fn": _prepare_convolution,
-    "causal_conv1d_update": _prepare_update,
+_HELD: dict[str, Callable[..., _Prepared]] = _CONVOLUTIONS | {
     "chunk_gated_delta_rule": _prepare_chunk,
     "recurrent_gated_delta_rule": _prepare_recurrent,
 }

@@ -1,0 +1,65 @@
+"""Models of Transformers with Kimi Delta Attention on a GPU, with and without cubinery: single tokens
+behind a cache.  Tolerances are those of test_transformers_gpu.py.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import hf_models
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from test_transformers_gpu import (  # noqa: E402
+    LINEAR_LAYERS, assert_alike, build, calls, enabled, inference, prompt, rms,
+)  # fmt: skip
+
+__all__ = ["calls", "inference"]  # fixtures
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no Transformers"),
+    pytest.mark.parametrize("name", [*hf_models.KDA_MODELS, *hf_models.GLM]),
+]
+PROMPT, STEPS = 70, 8
+
+
+def last_of(out: Any) -> Any:
+    return out.last_hidden_state if hasattr(out, "last_hidden_state") else out.logits
+
+
+def steps(model: Any, ids: Any) -> Any:
+    """What the model makes of a prompt, and of one token after the other behind it."""
+    out = model(ids[:, :PROMPT], use_cache=True)
+    found, cache = [last_of(out)], next(
+        out[key] for key in ("cache", "past_key_values") if key in out
+    )
+    for t in range(PROMPT, PROMPT + STEPS):
+        out = model(ids[:, t : t + 1], cache=cache, use_cache=True)
+        found.append(last_of(out))
+    return torch.cat(found, 1)
+
+
+def test_steps(calls, name):
+    model, ids = build(name), prompt(2, PROMPT + STEPS)
+    theirs = steps(model, ids)
+    with enabled(model):
+        ours = steps(model, ids)
+    assert_alike(ours, theirs)
+    assert calls == {
+        "gdn_prefill": 0,
+        "gdn_decode": STEPS * LINEAR_LAYERS,
+        "gdn_conv": (1 + STEPS) * LINEAR_LAYERS,
+    }
+
+
+def test_steps_in_bfloat16(calls, name):
+    model, ids = build(name), prompt(2, PROMPT + STEPS)
+    exact = steps(model, ids)
+    model = model.to(torch.bfloat16)
+    theirs = steps(model, ids)
+    with enabled(model):
+        ours = steps(model, ids)
+    assert calls["gdn_decode"] == STEPS * LINEAR_LAYERS
+    assert rms(ours - exact) <= 1.5 * rms(theirs - exact)
