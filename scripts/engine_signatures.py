@@ -25,11 +25,14 @@ RECORDS = ROOT / "python" / "tests" / "data" / "engines"
 
 _VLLM_OPS = "vllm.third_party.flash_linear_attention.ops"
 _VLLM_GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
+_VLLM_KIMI = "vllm.models.kimi_k3.nvidia.ops.third_party.kda"
+_VLLM_GLM = "vllm.models.glm5next.nvidia.ops.third_party.kda"
 _SGLANG_OPS = "sglang.kernels.ops"
 _SGLANG_GDN = "sglang.srt.layers.attention.linear.gdn_backend"
 _TOKENSPEED = "tokenspeed.runtime.layers.attention"
 _TOKENSPEED_OPS = "tokenspeed_kernel.ops.attention.gdn"  # a package of its own: WHEEL is a folder of both unpacked
 _QWEN = "transformers.models.qwen3_next.modeling_qwen3_next"
+_KIMI = "transformers.models.kimi_linear.modeling_kimi_linear"
 # Of each engine: our plugin, whose SEAMS say what it takes; the functions whose signatures adapters have, with the
 # adapter; the modules whose calls of these reach our functions.
 ENGINES = {
@@ -44,10 +47,18 @@ ENGINES = {
             f"{_VLLM_OPS}:fused_sigmoid_gating_delta_rule_update": "vllm.fused_sigmoid_gating_delta_rule_update",
             f"{_VLLM_GDN}:fi_chunk_gated_delta_rule": "vllm.fi_chunk_gated_delta_rule",
             "vllm._custom_ops:fused_gdn_decode_post_conv_mtp": "vllm.fused_gdn_decode_post_conv_mtp",
+            "vllm._custom_ops:fused_kda_decode": "vllm.fused_kda_decode",
+            f"{_VLLM_KIMI}:fused_recurrent_kda": "vllm.fused_recurrent_kda",
+            f"{_VLLM_KIMI}:fused_recurrent_kda_packed_decode": "vllm.fused_recurrent_kda_packed_decode",
+            f"{_VLLM_GLM}:fused_recurrent_kda": "vllm.glm5next_fused_recurrent_kda",
+            f"{_VLLM_OPS}.kda:fused_recurrent_kda": "vllm.glm5next_fused_recurrent_kda",
+            f"{_VLLM_OPS}.kda:fused_recurrent_kda_fwd": "vllm.fused_recurrent_kda_fwd",
             "vllm.model_executor.layers.mamba.ops.causal_conv1d:causal_conv1d_fn": "vllm.causal_conv1d_fn",
             "vllm.model_executor.layers.mamba.ops.causal_conv1d:causal_conv1d_update": "vllm.causal_conv1d_update",
         },
-        "callers": [_VLLM_GDN],
+        "callers": [_VLLM_GDN, "vllm.models.kimi_k3.nvidia.kda", "vllm.models.glm5next.common.kda",
+                    "vllm.model_executor.layers.mamba.gdn.kimi_gdn_linear_attn",
+                    "vllm.model_executor.models.bailing_moe_v3"],
     },
     "sglang": {
         "plugin": "cubinery.plugins.sglang",
@@ -56,12 +67,15 @@ ENGINES = {
             f"{_SGLANG_OPS}.attention.fla.chunk:chunk_gated_delta_rule": "sglang.chunk_gated_delta_rule",
             f"{_SGLANG_OPS}.attention.fla.fused_recurrent:fused_recurrent_gated_delta_rule_packed_decode":
                 "sglang.fused_recurrent_gated_delta_rule_packed_decode",
+            f"{_SGLANG_OPS}.attention.fla.fused_recurrent:fused_recurrent_kda_packed_decode":
+                "sglang.fused_recurrent_kda_packed_decode",
             f"{_SGLANG_OPS}.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update":
                 "sglang.fused_sigmoid_gating_delta_rule_update",
             "sglang.srt.layers.attention.mamba.causal_conv1d:causal_conv1d_fn": "sglang.causal_conv1d_fn",
             f"{_SGLANG_OPS}.mamba.causal_conv1d_triton:causal_conv1d_update": "sglang.causal_conv1d_update",
         },
-        "callers": [_SGLANG_GDN, "sglang.srt.layers.attention.linear.kernels.gdn_triton"],
+        "callers": [_SGLANG_GDN, "sglang.srt.layers.attention.linear.kernels.gdn_triton",
+                    "sglang.srt.layers.attention.linear.kernels.kda_triton"],
     },
     "tokenspeed": {
         "plugin": None,
@@ -83,9 +97,12 @@ ENGINES = {
             f"{_QWEN}:causal_conv1d_update": "transformers._prepare_update",
             f"{_QWEN}:torch_chunk_gated_delta_rule": "transformers._prepare_chunk",
             f"{_QWEN}:torch_recurrent_gated_delta_rule": "transformers._prepare_recurrent",
+            f"{_KIMI}:recurrent_kimi_delta_attention": "transformers._prepare_recurrent_kda",
         },
         "callers": [_QWEN, "transformers.models.qwen3_5.modeling_qwen3_5",
-                    "transformers.models.olmo_hybrid.modeling_olmo_hybrid"],
+                    "transformers.models.olmo_hybrid.modeling_olmo_hybrid", _KIMI,
+                    "transformers.models.glm5_next.modeling_glm5_next",
+                    "transformers.models.bailing_hybrid.modeling_bailing_hybrid"],
     },
 }  # fmt: skip
 
@@ -138,17 +155,23 @@ def statements(body):
             yield from statements(node.body + [each for one in node.handlers for each in one.body])
 
 
+def origin_of(node, module, is_package):
+    """The module that a module's `from ... import` names."""
+    origin = node.module or ""
+    if not node.level:
+        return origin
+    above = module.split(".")
+    above = above[: len(above) - node.level + is_package]
+    return ".".join([*above, origin] if origin else above)
+
+
 def imported(sources, module, name):
     """Where a module has a name from: (module, name), or None."""
     tree, is_package = sources.tree(module)
     for node in statements(tree.body):
         if not isinstance(node, ast.ImportFrom):
             continue
-        origin = node.module or ""
-        if node.level:
-            above = module.split(".")
-            above = above[: len(above) - node.level + is_package]
-            origin = ".".join([*above, origin] if origin else above)
+        origin = origin_of(node, module, is_package)
         for alias in node.names:
             if (alias.asname or alias.name) == name:
                 return origin, alias.name
@@ -278,7 +301,7 @@ def calls(sources, module, callees):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             where = [*where, node.name]
         if isinstance(node, ast.Call):
-            name = node.func.id if isinstance(node.func, ast.Name) else None
+            name = ast.unparse(node.func) if isinstance(node.func, (ast.Name, ast.Attribute)) else None
             if name in callees:
                 found.append({
                     "callee": callees[name], "in": ".".join(where),
@@ -294,17 +317,21 @@ def calls(sources, module, callees):
 
 
 def names_of(sources, module, adapters):
-    """By which names a module calls the functions that adapters stand for."""
-    found = {}
-    for path in adapters:
-        name = path.partition(":")[2]
-        found[name] = path
-        if sources.tree(module) is None:
-            continue
-        for node in statements(sources.tree(module)[0].body):
-            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
-                if alias.name == name and alias.asname:
-                    found[alias.asname] = path
+    """By which names a module calls the functions that adapters stand for, also by imports inside of functions."""
+    found = {path.partition(":")[2]: path for path in adapters}
+    if sources.tree(module) is None:
+        return found
+    tree, is_package = sources.tree(module)
+    for node in ast.walk(tree):
+        for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+            origin, own = origin_of(node, module, is_package), alias.asname or alias.name
+            theirs = find(sources, origin, alias.name)
+            for path in adapters:
+                place, _, name = path.partition(":")
+                if place == f"{origin}.{alias.name}":  # a module of functions
+                    found[f"{own}.{name}"] = path
+                elif name == alias.name and theirs is not None and theirs == find(sources, place, name):
+                    found[own] = path
     return found
 
 

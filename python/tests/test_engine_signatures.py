@@ -21,7 +21,7 @@ RELEASES = sorted(path.stem for path in fake_engine.RECORDS.glob("*.json"))
 # Of an engine's functions what our adapters refuse by name.
 REFUSED = {
     "fused_sigmoid_gating_delta_rule_update": {
-        "cache_ring", "lower_bound", "match_cutedsl_decode", "replayssm_beta", "replayssm_g",
+        "cache_ring", "match_cutedsl_decode", "replayssm_beta", "replayssm_g",
         "replayssm_rawk", "replayssm_rawv",
     },
 }  # fmt: skip
@@ -165,6 +165,12 @@ PACKAGE = {
             count: int
             rows: list | None = None
     """,
+    "late.py": """
+        from . import ops as many, base as other
+        def run(x):
+            from .ops import rule as short
+            return short(x), many.rule(x, 2), other.rule(x), x.rule(1)
+    """,
     "ops/__init__.py": "from .rules import rule",
     "ops/rules.py": "def rule(q, k, /, scale=None, *rest, mask=None, **more): pass",
 }
@@ -215,6 +221,20 @@ def test_calls_are_those_by_the_functions_name(package):
             "callee": "engine.ops:rule", "in": "engine.layer.Layer.forward", "positional": 2,
             "keywords": ["scale"],
         }
+    ]  # fmt: skip
+
+
+def test_calls_by_other_names_are_found_by_what_is_imported(package):
+    module = script()
+    sources = module.Sources("engine", package)
+    names_of = module.names_of(sources, "engine.late", ["engine.ops:rule", "engine.base:rule"])
+    assert names_of == {
+        "rule": "engine.base:rule", "short": "engine.ops:rule", "many.rule": "engine.ops:rule",
+        "other.rule": "engine.base:rule",
+    }  # fmt: skip
+    found = module.calls(sources, "engine.late", names_of)
+    assert [(call["callee"], call["positional"]) for call in found] == [
+        ("engine.ops:rule", 1), ("engine.ops:rule", 2), ("engine.base:rule", 1),
     ]  # fmt: skip
 
 
