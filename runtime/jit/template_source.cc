@@ -20,12 +20,15 @@ Status template_error(const Status& error) {
   return Status(error.code(), fmt::format("template: {}", error.message()));
 }
 
+constexpr std::string_view kSharedFolder = "common";
+
 // The folders of the caller.  A template is code: whoever can write it runs code as us.
 class Overlay {
  public:
   Overlay(const Trust& trust, TemplateFiles* files) : trust_(trust), files_(files) {}
 
-  // Puts the device files of root/folder into the files, in place of those of the same name.
+  // Puts the device files of root/folder, and of the folders in "common", into the files, in place
+  // of those of the same name.
   Status add(const fs::path& root, std::string_view folder) {
     CUBINERY_RETURN_IF_ERROR(check(root.string()));
     const fs::path dir = root / folder;
@@ -35,7 +38,13 @@ class Overlay {
     if (error == std::errc::no_such_file_or_directory) return {};
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const std::string name = entry->path().filename().string();
-      if (!is_device_file(name) || name.starts_with('.')) continue;
+      if (name.starts_with('.')) continue;
+      std::error_code ignored;
+      if (folder == kSharedFolder && entry->is_directory(ignored)) {
+        CUBINERY_RETURN_IF_ERROR(add(root, fmt::format("{}/{}", folder, name)));
+        continue;
+      }
+      if (!is_device_file(name)) continue;
       Result<std::string> text = read_file(entry->path().string());
       if (!text) return std::move(text).error();
       CUBINERY_RETURN_IF_ERROR(check_directives(entry->path().string(), *text));
@@ -99,7 +108,7 @@ Result<TemplateSource> find_template(std::string_view kernel,
   // Backwards, so that the first folder has the last word.
   Overlay overlay(trust, &source.files);
   for (auto dir = template_dirs.rbegin(); dir != template_dirs.rend(); ++dir) {
-    CUBINERY_RETURN_IF_ERROR(overlay.add(*dir, "common"));
+    CUBINERY_RETURN_IF_ERROR(overlay.add(*dir, kSharedFolder));
     CUBINERY_RETURN_IF_ERROR(overlay.add(*dir, kernel));
     std::error_code ignored;
     const fs::path file = fs::path(*dir) / source.path;

@@ -88,6 +88,9 @@ TEST_CASE("SharedHeadersCanBeReplaced", "[cpu]") {
   const TemplateSource embedded = found("gdn_decode", {});
   const TemplateSource source = found("gdn_decode", {mine.path()});
   CHECK(source.files.at("common/math.cuh") == "// mine\n");
+  const std::string below = "#include \"common/tokens/key.h\"\n";
+  mine.write("common/tokens/order.cuh", below);
+  CHECK(found("gdn_decode", {mine.path()}).files.at("common/tokens/order.cuh") == below);
   CHECK(source.origin == embedded.origin);
   CHECK(source.template_digest == embedded.template_digest);
   CHECK(source.headers_digest != embedded.headers_digest);
