@@ -155,12 +155,14 @@ def test_sglang_decode(state_dtype, lower_bound):
 
 
 def fused_reference(real: type, x: dict[str, Any], n: int, window: Any, state: Any) -> Any:
-    """Of one request: o [H, K] and its state [H, K, V], in the precision `real`."""
+    """Of one request: o [H, K] and its state [H, K, V], in the precision `real`.  In float32 q, k and
+    v are rounded to bf16, as a convolution of its own would write them."""
     heads = x["raw_beta"].shape[-1]
     weight = real(on_host(x["weight"])).transpose(0, 2, 1).reshape(3 * heads * K, -1)
     columns = np.concatenate([window, on_host(x["x"][n])[:, None]], 1).astype(real)
     y = (columns * weight).sum(1)
-    q, k, v = (y * recurrence.sigmoid(y)).reshape(3, 1, heads, K)
+    y = y * recurrence.sigmoid(y)
+    q, k, v = (recurrence.rounding("bf16")(y) if real is np.float32 else y).reshape(3, 1, heads, K)
     given = {name: on_host(x[name]) for name in ("A_log", "dt_bias")}
     modes = {**COMPUTED, **given, **modes_of(x["lower_bound"])}
     a, b = on_host(x["raw_g"][0, n])[None], on_host(x["raw_beta"][0, n])[None]

@@ -358,7 +358,7 @@ TEST_CASE("GdnConv.BareAndFlatGates", "[gpu][conv][sanitize]") {
   of_heads.inputs.gate_mode = gdn::GateMode::kLowerBound;
   const ConvCase bare(of_heads, {.lengths = {9, 9}, .seed = seed(), .bare_gates = true});
   expect_good(bare, Launched(bare).run(prepare_for(bare)));
-  for (const float bound : {-5.0f, -1.0f, -0.001f, -1000.0f}) {
+  for (const float bound : {-5.0f, -1.0f, -0.001f}) {
     const ConvCase data(with_rows(split()),
                         {.lengths = {9, 9}, .seed = seed(), .lower_bound = bound});
     expect_good(data, Launched(data).run(prepare_for(data)));
