@@ -23,7 +23,7 @@ struct Fields<gdn::DecodeProblem> {
       gdn::decode_conv_fields<P>(), gdn::batch_invariant_field<P>());
   static constexpr std::string_view kOutline[] = {"key_dim",      "value_dim",   "dtype",
                                                   "output_dtype", "state_dtype", "state_layout",
-                                                  "output_norm"};
+                                                  "output_norm",  "decay"};
   static constexpr std::string_view kNotForSpeed[] = {"q_heads", "k_heads", "v_heads",
                                                       "batch_invariant"};
 };
