@@ -57,9 +57,10 @@ inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
 // The default configurations, from a key's fixed fields: blocks of four warps with as few columns
 // each as a product has, of eight where a block has a whole head, and, where what every warp does
 // once takes long beside the passing of its states, blocks of two warps with half a head each.
-// With decays of channels, which a block makes rows of: few warps that have a whole head.
+// With decays of channels, which a block makes rows of: few warps that have a whole head, where
+// those have registers: every state, and commits before Hopper, would spill.
 template <class Key>
-std::vector<std::tuple<Key>> default_wy_keys(Key key) {
+std::vector<std::tuple<Key>> default_wy_keys(Key key, const Target& target) {
   const auto with_warps = [](Key made, int warps) {
     made.warps = warps;
     while (!valid(made) && made.warps > 1) made.warps /= 2;  // a long key_dim, or few columns
@@ -72,7 +73,10 @@ std::vector<std::tuple<Key>> default_wy_keys(Key key) {
   if (has_channels(key)) wide = with_warps(wide, 4);
   key = with_warps(key, is_normed(key) ? 8 : 4);
   const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
-  if ((is_long || has_channels(key)) && valid(wide)) return {wide, key};
+  const bool keeps_every = key.states.store && !stores_channels_once(key);
+  const bool has_registers = !keeps_every && (has_outputs(key) || target.arch.major >= 9);
+  const bool is_wide = has_channels(key) ? has_registers : is_long;
+  if (is_wide && valid(wide)) return {wide, key};
   return {key};
 }
 

@@ -30,8 +30,9 @@ class CommitWy final : public CommitKeyPath {
  public:
   CommitWy() : KeyedPath("wy", {KernelNames{}}) {}
 
-  std::vector<KeySet> default_keys(const CommitProblem& problem, const Target&) const override {
-    return default_wy_keys(std::get<0>(fixed_keys(problem)));
+  std::vector<KeySet> default_keys(const CommitProblem& problem,
+                                   const Target& target) const override {
+    return default_wy_keys(std::get<0>(fixed_keys(problem)), target);
   }
 
  protected:

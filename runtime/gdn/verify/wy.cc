@@ -9,8 +9,9 @@ class VerifyWy final : public OneKernelVerifyPath<GdnVerifyWyKey> {
  public:
   VerifyWy() : OneKernelVerifyPath("wy", {KernelNames{}}) {}
 
-  std::vector<KeySet> default_keys(const VerifyProblem& problem, const Target&) const override {
-    return default_wy_keys(std::get<0>(fixed_keys(problem)));
+  std::vector<KeySet> default_keys(const VerifyProblem& problem,
+                                   const Target& target) const override {
+    return default_wy_keys(std::get<0>(fixed_keys(problem)), target);
   }
 
  protected:
