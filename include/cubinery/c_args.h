@@ -377,7 +377,7 @@ typedef struct CubineryConvArgs {
   const int64_t* checkpoint_every;
   /* q is multiplied by it; split_qkv only; NULL: 1 */
   const float* scale;
-  /* the least of the decay's logarithm, below 0; NULL: gate_mode is not lower_bound */
+  /* the least of the decay's logarithm, -5 to below 0; NULL: gate_mode is not lower_bound */
   const float* lower_bound;
   /* tokens of the longest sequence, a hint; varlen only; 0: not known */
   int64_t max_seqlen;

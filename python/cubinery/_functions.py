@@ -588,7 +588,7 @@ def gdn_conv(
         scratch_slot: the slot that rows of padding are computed on; needs pad_slot_id, without
             zero_padding; None: they are not computed.
         scale: q is multiplied by it; split_qkv only; None: 1.
-        lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+        lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
             lower_bound.
         max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
         q_heads, k_heads, v_heads, key_dim, value_dim: the channels are q's heads behind each other,

@@ -555,7 +555,7 @@ class ConvLaunch(Operator[ConvProblem]):
             checkpoint_every: tokens from one checkpoint to the next, a multiple of the problem's;
                 None: the problem's.
             scale: q is multiplied by it; split_qkv only; None: 1.
-            lower_bound: the least of the decay's logarithm, below 0; None: gate_mode is not
+            lower_bound: the least of the decay's logarithm, -5 to below 0; None: gate_mode is not
                 lower_bound.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).

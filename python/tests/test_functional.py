@@ -553,7 +553,7 @@ def test_the_layout_of_windows_is_that_of_their_strides(context, prepared, gpu, 
         ({"lower_bound": -5.0}, "gdn_conv: lower_bound is -5; accepted: none, gate_mode is not"),
         (
             {**SPLIT, "a": PER_TOKEN, "dt_bias": PER_HEAD, "lower_bound": 0.0},
-            "gdn_conv: lower_bound is 0; accepted: finite numbers below 0",
+            "gdn_conv: lower_bound is 0; accepted: -5 to below 0",
         ),
         ({**SPLIT, "a": PER_TOKEN, "decay": "channel"}, "gdn_conv: a has shape"),
         ({"accepted": COUNTS}, "from_accepted"),
