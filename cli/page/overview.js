@@ -221,7 +221,7 @@ function setting_columns(list) {
                   const bad = s.result ? s.result.rejected : rejected(s).length;
                   return `${tried}${bad ? ` (${bad})` : ''}`;
                 }});
-  add_if_differs('State', state, {long: true});
+  add_if_differs('State', (s) => state(s).split(':')[0], {short: true});  // the reason is with the setting
   return columns;
 }
 
