@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "runtime/gdn/shared/bind_norm.h"
+#include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
 
@@ -47,10 +48,9 @@ Status bind_lower_bound(std::string_view op, GateMode mode, std::optional<float>
   const TensorName name{op, "lower_bound"};
   if (mode == GateMode::kLowerBound) {
     *lower_bound = given.value_or(0.0f);
-    constexpr std::string_view kAccepted = "accepted: -5 to below 0";
-    if (!given) return invalid(name, fmt::format("is missing; {}", kAccepted));
-    if (*given >= kLeastLowerBound && *given < 0) return {};
-    return invalid(name, fmt::format("is {}; {}", *given, kAccepted));
+    if (!given) return invalid(name, fmt::format("is missing; accepted: {}", kLowerBounds));
+    if (is_lower_bound(*given)) return {};
+    return invalid(name, fmt::format("is {}; accepted: {}", *given, kLowerBounds));
   }
   if (!given) return {};
   return invalid(name, fmt::format("is {}; accepted: none, gate_mode is not lower_bound", *given));

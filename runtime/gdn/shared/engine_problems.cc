@@ -114,9 +114,6 @@ void resolve(std::string_view arch, std::vector<EngineProblem>* problems) {
     const auto has_kernels = [&](const auto& p) { return p.kernels(arch).has_value(); };
     (std::visit(has_kernels, one.problem) ? there : absent).push_back(one.form);
   }
-  const auto is_in = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
   std::erase_if(*problems, [&](const EngineProblem& one) {
     return is_in(there, one.instead_of) || is_in(absent, one.form);
   });

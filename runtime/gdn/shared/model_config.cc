@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "runtime/gdn/shared/problem_check.h"
 
@@ -81,7 +80,7 @@ Status ModelConfig::read(const char* name, std::optional<double>* value) const {
   const Json& found = (*object)->at(name);
   if (found.is_null()) return value->reset(), Status();
   const double bound = found.is_number() ? found.get<double>() : 0;
-  if (!(bound >= kLeastLowerBound && bound < 0)) return bad_value(name, found, "-5 to below 0");
+  if (!is_lower_bound(bound)) return bad_value(name, found, std::string(kLowerBounds));
   *value = bound;
   return {};
 }

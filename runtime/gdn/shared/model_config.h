@@ -1,6 +1,7 @@
 // The fields of a model's config.json, each read by its name.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <optional>
 #include <span>
@@ -15,6 +16,12 @@
 namespace cubinery::gdn {
 
 Status invalid_config(std::string message);
+
+// Whether a list of names has it.
+template <class Names>
+bool is_in(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 // As layer_types has it.
 inline constexpr std::string_view kLinearLayer = "linear_attention";
@@ -45,7 +52,7 @@ class ModelConfig {
   // 1 to as many as a problem has heads.
   Status read(const char* name, int* value) const;
   Status read(const char* name, bool* value) const;
-  // Below 0.  A field that is null takes the value away.
+  // A lower bound.  A field that is null takes the value away.
   Status read(const char* name, std::optional<double>* value) const;
   Status read(const char* name, std::string* value) const;
   // The first that is there of `names`, inner ones before outer ones.

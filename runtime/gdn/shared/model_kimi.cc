@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
@@ -44,16 +43,12 @@ std::span<const std::string_view> fields_of(Family family) {
                                  : kFieldsOfAlice;
 }
 
-bool has_name(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 // linear_attn_config; null: there is none.
 Status read_nested(const ModelConfig& config, const Json** nested) {
   CUBINERY_RETURN_IF_ERROR(config.read(kNested, nested));
   if (*nested == nullptr) return {};
   for (const auto& [name, value] : (*nested)->items()) {
-    if (has_name(kNestedFields, name) || value.is_null() || value == false) continue;
+    if (is_in(kNestedFields, name) || value.is_null() || value == false) continue;
     return invalid_config(fmt::format("{} has {} = {}; accepted: {}", kNested, excerpt(name),
                                       json_excerpt(value), fmt::join(kNestedFields, ", ")));
   }
@@ -120,7 +115,7 @@ Status read_ling(const ModelConfig& config, ModelLayers* model) {
   CUBINERY_RETURN_IF_ERROR(config.read("kda_lower_bound", &lower_bound));
   if (is_safe && !lower_bound) {
     return invalid_config(
-        "kda_safe_gate = true and kda_lower_bound = null; accepted: -5 to below 0");
+        fmt::format("kda_safe_gate = true and kda_lower_bound = null; accepted: {}", kLowerBounds));
   }
   model->key_heads = model->value_heads = heads;
   model->key_dim = model->value_dim = dim;
@@ -155,7 +150,7 @@ bool is_kimi_field(std::string_view name) {
 }
 
 bool is_read_of_kimi(Family family, std::string_view name) {
-  return has_name(fields_of(family), name);
+  return is_in(fields_of(family), name);
 }
 
 bool lists_kimi_layers(Family family) {

@@ -31,11 +31,6 @@ constexpr std::array<std::string_view, 13> kLinearFields{
     "linear_dt_min",         "linear_dt_max",          "linear_dt_init_floor",
     "linear_norm_eps"};
 
-template <class Names>
-bool is_in(const Names& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
 std::string known_types(bool with_kimi_layers) {
   std::vector<std::string_view> names;
   for (const ModelType& type : known_model_types()) {

@@ -14,6 +14,10 @@ namespace cubinery::gdn {
 // what a grid or a plan counts, stay inside their integers.
 inline constexpr int kMaxHeads = 1 << 16;
 
+// What may be a lower bound (GateMode::kLowerBound), and what messages say of it.
+constexpr bool is_lower_bound(double bound) { return bound >= kLeastLowerBound && bound < 0; }
+inline constexpr std::string_view kLowerBounds = "-5 to below 0";
+
 // "gdn_decode: key_dim = 100; accepted: multiples of 16 from 16 to 256"
 Status bad_field(std::string_view op, std::string_view field, std::string_view value,
                  std::string_view accepted);

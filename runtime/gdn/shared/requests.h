@@ -67,16 +67,20 @@ std::vector<std::tuple<Key>> default_wy_keys(Key key, const Target& target) {
     return made;
   };
   Key wide = key;
-  wide.warp_v = has_channels(key) ? 32 : 64;
   wide.held_v = key.draft_tokens > 8 ? 32 : 16;
-  wide.warps = 2;
-  if (has_channels(key)) wide = with_warps(wide, 4);
+  bool is_fast;
+  if (has_channels(key)) {
+    wide.warp_v = 32;
+    wide = with_warps(wide, 4);
+    const bool keeps_every = key.states.store && !stores_channels_once(key);
+    is_fast = !keeps_every && (has_outputs(key) || target.arch.major >= 9);
+  } else {
+    wide.warp_v = 64;
+    wide.warps = 2;
+    is_fast = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
+  }
   key = with_warps(key, is_normed(key) ? 8 : 4);
-  const bool is_long = key.draft_tokens > 8 || (key.draft_tokens == 8 && !key.states.store);
-  const bool keeps_every = key.states.store && !stores_channels_once(key);
-  const bool has_registers = !keeps_every && (has_outputs(key) || target.arch.major >= 9);
-  const bool is_wide = has_channels(key) ? has_registers : is_long;
-  if (is_wide && valid(wide)) return {wide, key};
+  if (is_fast && valid(wide)) return {wide, key};
   return {key};
 }
 
