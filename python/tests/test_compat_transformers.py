@@ -618,6 +618,21 @@ def assert_alike(ours, theirs):
     assert difference <= 1e-4 * theirs.abs().max(), difference
 
 
+def assert_parts_alike(model):
+    """A short prefill, one that goes on from the cache, and one token, against one prefill of
+    Transformers'."""
+    ids = hf_models.prompt(2, 14)
+    theirs = model(ids).logits
+    transformers.enable(model)
+    cache, parts = None, []
+    for first, last in ((0, 2), (2, 13), (13, 14)):
+        out = model(ids[:, first:last], past_key_values=cache, use_cache=True)
+        cache = out.past_key_values
+        parts.append(out.logits)
+    for first, part in zip((0, 2, 13), parts):
+        assert_alike(part, theirs[:, first : first + part.shape[1]])
+
+
 LINEAR_LAYERS = 3
 
 
@@ -656,16 +671,7 @@ class TestModels:
 
     def test_parts(self, models, emulated, name):
         """A short prefill, one that goes on from the cache, and one token."""
-        model, ids = models(name), hf_models.prompt(2, 14)
-        theirs = model(ids).logits
-        transformers.enable(model)
-        cache, parts = None, []
-        for first, last in ((0, 2), (2, 13), (13, 14)):
-            out = model(ids[:, first:last], past_key_values=cache, use_cache=True)
-            cache = out.past_key_values
-            parts.append(out.logits)
-        for first, part in zip((0, 2, 13), parts):
-            assert_alike(part, theirs[:, first : first + part.shape[1]])
+        assert_parts_alike(models(name))
         calls = {"gdn_prefill": 2, "gdn_decode": 1, "gdn_conv": 3}
         assert emulated == counts(**{key: LINEAR_LAYERS * value for key, value in calls.items()})
 
@@ -696,16 +702,7 @@ class TestModelsOfKimiDeltaAttention:
     def test_parts(self, models, emulated, name):
         """A short prefill, one that goes on from the cache, and one token: of prefills only the
         convolution is ours."""
-        model, ids = models(name), hf_models.prompt(2, 14)
-        theirs = model(ids).logits
-        transformers.enable(model)
-        cache, parts = None, []
-        for first, last in ((0, 2), (2, 13), (13, 14)):
-            out = model(ids[:, first:last], past_key_values=cache, use_cache=True)
-            cache = out.past_key_values
-            parts.append(out.logits)
-        for first, part in zip((0, 2, 13), parts):
-            assert_alike(part, theirs[:, first : first + part.shape[1]])
+        assert_parts_alike(models(name))
         assert emulated == counts(gdn_decode=LINEAR_LAYERS, gdn_conv=3 * LINEAR_LAYERS)
 
     def test_generation(self, models, emulated, name):

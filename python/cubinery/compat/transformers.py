@@ -306,6 +306,13 @@ def _prepare_chunk(
     return call.run
 
 
+def _advanced(call: Any) -> _Prepared:
+    """The state of one token is that of the cache, which the layer overwrites with the new one: it is
+    advanced in place."""
+    call.require_kernels()
+    return functools.partial(call.run, in_place=True)
+
+
 def _prepare_recurrent(
     query: Any,
     key: Any,
@@ -318,8 +325,7 @@ def _prepare_recurrent(
     cu_seqlens: Any = None,
     **kwargs: Any,
 ) -> _Prepared:
-    """torch_recurrent_gated_delta_rule.  The state of one token is that of the cache, which the
-    layer overwrites with the new one: it is advanced in place."""
+    """torch_recurrent_gated_delta_rule."""
     _refuse_unknown("fused_recurrent_gated_delta_rule", kwargs)
     _require_plain("fused_recurrent_gated_delta_rule", "query", query)
     call = fla.checked(
@@ -327,8 +333,7 @@ def _prepare_recurrent(
         initial_state=initial_state, output_final_state=output_final_state,
         use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel, cu_seqlens=cu_seqlens,
     )  # fmt: skip
-    call.require_kernels()
-    return functools.partial(call.run, in_place=True)
+    return _advanced(call)
 
 
 def _prepare_recurrent_kda(
@@ -349,8 +354,7 @@ def _prepare_recurrent_kda(
         fla.fused_recurrent_kda, query, key, value, g, beta, initial_state=initial_state,
         output_final_state=output_final_state, use_qk_l2norm_in_kernel=use_qk_l2norm_in_kernel,
     )  # fmt: skip
-    call.require_kernels()
-    return functools.partial(call.run, in_place=True)
+    return _advanced(call)
 
 
 _CONVOLUTIONS: dict[str, Callable[..., _Prepared]] = {
