@@ -61,7 +61,7 @@ class Operands<kKey, true> {
     return Gram<kKey>(channels_, order);
   }
   __device__ void multiply(const State& state, Acc (&products)[1]) const {
-    state.multiply(products, {channels_.k()});
+    state.multiply(products, {channels_.scaled_rows().k()});
   }
   __device__ void store(const State& state, const WyFactors<kKey>& factors, const Acc& u,
                         const OrderOf<kKey>& order, Element* to) const {

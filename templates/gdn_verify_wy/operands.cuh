@@ -119,15 +119,16 @@ class Operands<kKey, kPaired, true> {
   }
   __device__ void solve(const StateTile<kKey>& state, const Factors& factors,
                         const TokenValues<kKey>& values, Acc* u, Acc* o) const {
+    const ScaledRows<kKey> rows = channels_.scaled_rows();
     if constexpr (kPaired) {
       Acc products[1]{};
-      if constexpr (kKey.states.has_initial) state.multiply(products, {channels_.k()});
+      if constexpr (kKey.states.has_initial) state.multiply(products, {rows.k()});
       dev::solve(products[0], factors, values, u);
       *o = *u;
       return;
     }
     Acc products[2]{};
-    if constexpr (kKey.states.has_initial) state.multiply(products, {channels_.k(), channels_.q()});
+    if constexpr (kKey.states.has_initial) state.multiply(products, {rows.k(), rows.q()});
     const auto& [sk, sq] = products;
     dev::solve(sk, factors, values, u);
     for_each_value<kKey>([&](int r, int half, int e) {

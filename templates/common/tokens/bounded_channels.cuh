@@ -24,6 +24,66 @@
 
 namespace cubinery::dev {
 
+// The operands of A and P, of kSteps steps each: rows of K' and Q', and rows of K~ as columns.
+template <bool kBf16>
+struct ProductsOverChannels {
+  static constexpr int kSteps = 1;
+
+  struct Columns {
+    PairsOfTf32<2> pairs;
+    __device__ void put(int, const float (&pair)[2]) { pairs.split(pair); }
+  };
+  struct Rows {
+    PairsOfTf32<4> pairs;
+    __device__ void put(int, const float (&upper)[2], const float (&lower)[2]) {
+      pairs.split({upper[0], lower[0], upper[1], lower[1]});
+    }
+    // Adds the product with the columns of half h.
+    __device__ void multiply(Acc* acc, int h, const Columns& columns) const {
+      float(&first)[2] = acc->x[0][h];
+      float(&second)[2] = acc->x[1][h];
+      mma_tf32(first, second, pairs.low, columns.pairs.high);
+      mma_tf32(first, second, pairs.high, columns.pairs.low);
+      mma_tf32(first, second, pairs.high, columns.pairs.high);
+    }
+  };
+};
+
+// Of two bf16 for each number.
+template <>
+struct ProductsOverChannels<true> {
+  static constexpr int kSteps = 2;
+
+  struct Columns {
+    unsigned high[2], low[2];
+    __device__ void put(int c, const float (&pair)[2]) {
+      const PairOfBf16Parts parts = parts_of(pair);
+      high[c] = parts.high, low[c] = parts.low;
+    }
+  };
+  struct Rows {
+    Tile<DType::kBF16> high, low;
+    __device__ void put(int c, const float (&upper)[2], const float (&lower)[2]) {
+      const PairOfBf16Parts first = parts_of(upper), second = parts_of(lower);
+      high.x[0][c] = first.high, high.x[1][c] = second.high;
+      low.x[0][c] = first.low, low.x[1][c] = second.low;
+    }
+    __device__ void multiply(Acc* acc, int h, const Columns& columns) const {
+      multiply(acc, h, low, columns.high);
+      multiply(acc, h, high, columns.low);
+      multiply(acc, h, high, columns.high);
+    }
+
+   private:
+    static __device__ void multiply(Acc* acc, int h, const Tile<DType::kBF16>& rows,
+                                    const unsigned (&right)[2]) {
+      Tile<DType::kBF16> columns{};
+      columns.x[h][0] = right[0], columns.x[h][1] = right[1];
+      mma_half<DType::kBF16>(*acc, rows, columns, h);
+    }
+  };
+};
+
 // In shared memory of the block: the operands K', Q' and K~, decays of stored states, and each
 // warp's part of the products and of squares of q.
 template <auto kKey>
@@ -31,29 +91,25 @@ class BoundedChannels {
   static constexpr int kTokens = kKey.draft_tokens;
   static constexpr int kDim = kKey.key_dim;
   static constexpr bool kOutputs = has_outputs(kKey);
-  static constexpr bool kPaired = is_paired(kKey);  // Q' is behind K', as rows of one operand
-  static constexpr bool kHasQ = kOutputs && !kPaired;
+  static constexpr bool kHasQ = kOutputs && !is_paired(kKey);  // Q' is an operand of its own
   static constexpr int kHalves = token_rows(kKey) / 8;
-  static constexpr int kOperand = token_rows(kKey) * kDim;
-  static constexpr int kInverseAt = (kHasQ ? 2 : 1) * kOperand;
-  static constexpr int kDecaysAt = kInverseAt + kOperand;
   static constexpr int kDecayRows = bounded_decay_rows(kKey);
-  static constexpr int kPartsAt = kDecaysAt + kDecayRows * kDim;
+  static constexpr BoundedChannelPlaces kAt = bounded_channel_places(kKey);
   static constexpr int kParts = bounded_parts(kKey), kPart = bounded_part(kKey);
   static constexpr int kNumbers = bounded_numbers(kKey);  // of a lane
   using Operand = OverChannels<kKey>;
   using Tokens = ChannelTokens<kKey>;
+  using Products = ProductsOverChannels<has_bf16_rows(kKey)>;
 
  public:
   explicit __device__ BoundedChannels(unsigned char* shared)
       : shared_(reinterpret_cast<float*>(shared)) {}
 
-  __device__ Operand k() const { return Operand(shared_); }
-  __device__ Operand q() const { return Operand(shared_ + kOperand); }  // not paired
-  __device__ OverTokens<kKey> updates() const { return OverTokens<kKey>(shared_ + kInverseAt); }
+  __device__ ScaledRows<kKey> scaled_rows() const { return ScaledRows<kKey>(shared_); }
+  __device__ OverTokens<kKey> updates() const { return OverTokens<kKey>(shared_ + kAt.updates); }
   // D_t, t the last token or any of those whose states are stored, of this channel and on.
   __device__ const float* decays(int t, int channel) const {
-    return shared_ + kDecaysAt + (kDecayRows > 1 ? t * kDim : 0) + channel;
+    return shared_ + kAt.decays + (kDecayRows > 1 ? t * kDim : 0) + channel;
   }
 
   // The products K' K~^T and Q' K~^T, of which elements on a path are A and P.
@@ -63,7 +119,7 @@ class BoundedChannels {
     for (int part = 0; part < kParts; ++part) {
 #pragma unroll
       for (int i = 0; i < kNumbers; ++i) {
-        numbers[i] += shared_[kPartsAt + part * kPart + i * 32 + threadIdx.x % 32];
+        numbers[i] += shared_[kAt.parts + part * kPart + i * 32 + threadIdx.x % 32];
       }
     }
     int i = 0;
@@ -73,7 +129,7 @@ class BoundedChannels {
     float sum = 0.0f;
 #pragma unroll
     for (int part = 0; part < kParts; ++part) {
-      sum += shared_[kPartsAt + part * kPart + kNumbers * 32 + i];
+      sum += shared_[kAt.parts + part * kPart + kNumbers * 32 + i];
     }
     return sum;
   }
@@ -115,27 +171,19 @@ class BoundedChannels {
   __device__ void store_rows(const Tokens& given, int count, int channel,
                              const Parents<kKey>& parents, float (&squares)[kTokens]) const {
     if (channel >= kDim) return;
-    const auto k_column = this->k().column(channel), q_column = this->q().column(channel);
+    const auto column = scaled_rows().column(channel);
     float decay[kTokens];                  // D
     float inverse[token_rows(kKey)] = {};  // K~
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const float before = decay_before<kKey>(decay, i, parents.of);
-      decay[i] = i < count ? given.decay(i) * before : before;
-      const float k = to_float<kKey.dtype>(given.k[i]);
-      k_column.put(i, k * decay[i]);
+      decay[i] = given.decay(i, count) * before;
+      const float k = to_float<kKey.dtype>(given.k[i]), q = to_float<kKey.dtype>(given.q[i]);
       inverse[i] = k * reciprocal(decay[i]);
-      if constexpr (kOutputs) {
-        const float q = to_float<kKey.dtype>(given.q[i]);
-        if constexpr (kKey.inputs.use_qk_l2norm) squares[i] = fmaf(q, q, squares[i]);
-        if constexpr (kPaired) {
-          k_column.put(kTokens + i, q * decay[i]);
-        } else {
-          q_column.put(i, q * decay[i]);
-        }
-      }
+      if constexpr (kOutputs && kKey.inputs.use_qk_l2norm) squares[i] = fmaf(q, q, squares[i]);
+      column.put(i, k * decay[i], q * decay[i]);
       if (kDecayRows > 1 || (kDecayRows == 1 && i == kTokens - 1)) {
-        shared_[kDecaysAt + (kDecayRows > 1 ? i * kDim : 0) + channel] = decay[i];
+        shared_[kAt.decays + (kDecayRows > 1 ? i * kDim : 0) + channel] = decay[i];
       }
     }
     updates().put(channel, inverse);
@@ -144,43 +192,44 @@ class BoundedChannels {
   // The products over channels 32 unit and on, which are four steps of operands.
   __device__ void add_products(int unit, Acc* kk, Acc* qk) const {
 #pragma unroll
-    for (int n = 0; n < 4; ++n) {
+    for (int n = 0; n < 4; n += Products::kSteps) {
       const int step = unit * 4 + n;
       if (kDim % 32 != 0 && step * 8 >= kDim) break;
-      PairsOfTf32<4> rows;
-      take_rows(k(), step, &rows);
-      PairsOfTf32<4> q_rows;
-      if constexpr (kHasQ && kHalves == 2) take_rows(q(), step, &q_rows);
+      const auto k_rows = rows_of(scaled_rows().k(), step);
+      const auto q_rows = rows_of(scaled_rows().q(), step);
 #pragma unroll
       for (int h = 0; h < kHalves; ++h) {
-        float inverse[2];
-        updates().get_row(step, h, inverse);
-        const PairsOfTf32<2> columns(inverse);
-        mma_pairs(kk, h, rows, columns);
-        if constexpr (kHasQ && kHalves == 2) mma_pairs(qk, h, q_rows, columns);
+        typename Products::Columns columns;
+#pragma unroll
+        for (int c = 0; c < Products::kSteps; ++c) {
+          float inverse[2];
+          updates().get_row(step + c, h, inverse);
+          columns.put(c, inverse);
+        }
+        k_rows.multiply(kk, h, columns);
+        if constexpr (kHasQ && kHalves == 2) q_rows.multiply(qk, h, columns);
       }
     }
   }
   // Of 8 tokens, k and q are the halves of one operand.
-  __device__ void take_rows(const Operand& operand, int step, PairsOfTf32<4>* rows) const {
-    float upper[2], lower[2] = {};
-    operand.get(step, 0, upper);
-    if constexpr (kHalves == 2) {
-      operand.get(step, 1, lower);
-    } else if constexpr (kHasQ) {
-      q().get(step, 0, lower);
+  __device__ typename Products::Rows rows_of(const Operand& operand, int first_step) const {
+    typename Products::Rows rows;
+#pragma unroll
+    for (int c = 0; c < Products::kSteps; ++c) {
+      float upper[2], lower[2] = {};
+      operand.get(first_step + c, 0, upper);
+      if constexpr (kHalves == 2) {
+        operand.get(first_step + c, 1, lower);
+      } else if constexpr (kHasQ) {
+        scaled_rows().q().get(first_step + c, 0, lower);
+      }
+      rows.put(c, upper, lower);
     }
-    rows->split({upper[0], lower[0], upper[1], lower[1]});
-  }
-  static __device__ void mma_pairs(Acc* acc, int h, const PairsOfTf32<4>& a,
-                                   const PairsOfTf32<2>& b) {
-    mma_tf32(acc->x[0][h], acc->x[1][h], a.low, b.high);
-    mma_tf32(acc->x[0][h], acc->x[1][h], a.high, b.low);
-    mma_tf32(acc->x[0][h], acc->x[1][h], a.high, b.high);
+    return rows;
   }
 
   __device__ void store_part(int part, const float (&squares)[kTokens], Acc* kk, Acc* qk) const {
-    float* const to = shared_ + kPartsAt + part * kPart;
+    float* const to = shared_ + kAt.parts + part * kPart;
     int i = 0;
     for_each_number(kk, qk, [&](float& x) { to[i++ * 32 + threadIdx.x % 32] = x; });
     if constexpr (!kOutputs || !kKey.inputs.use_qk_l2norm) return;

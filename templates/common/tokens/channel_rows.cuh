@@ -5,6 +5,7 @@
 #include "common/gates.cuh"
 #include "common/operands.cuh"
 #include "common/params.h"
+#include "common/tile/bf16_parts.cuh"
 #include "common/tile/tile.cuh"
 #include "common/tokens/key.h"
 #include "common/tokens/order.cuh"
@@ -23,10 +24,19 @@ struct ChannelPlace {
         column(channel / kRun % 4 * 2 + channel % 2) {}
 };
 
-// Operands of tf32 products in shared memory, of fp32 numbers of tokens, which are rows, and
-// channels.  A step's eight rows and channels lie together, so that a warp reads 256 neighbouring
-// bytes; in each order in which the lanes that write have 32 neighbouring channels, rows or columns
-// are swapped by the step, so that these lie in different banks.
+// Operands of products in shared memory, of fp32 numbers of tokens, which are rows, and channels:
+// for products in tf32 as they are, or, has_bf16_rows(), as two bf16.  A step's eight rows and
+// channels lie together, so that a warp reads 256 neighbouring bytes; in each order in which the
+// lanes that write have 32 neighbouring channels, rows or columns are swapped by the step, so that
+// these lie in different banks.
+template <auto kKey>
+__device__ float stored_number(float x) {
+  return has_bf16_rows(kKey) ? __uint_as_float(bf16_parts(x)) : x;
+}
+__device__ inline PairOfBf16Parts parts_of(const float (&pair)[2]) {
+  const unsigned words[2] = {__float_as_uint(pair[0]), __float_as_uint(pair[1])};
+  return PairOfBf16Parts(words);
+}
 
 // For products over channels (K', Q').
 template <auto kKey>
@@ -48,7 +58,7 @@ class OverChannels {
   class Column {
    public:
     __device__ void put(int row, float x) const {
-      first_[row / 8 * 64 + row % 8 / 4 * 32 + (row % 4 ^ swap_) * 8] = x;
+      first_[row / 8 * 64 + row % 8 / 4 * 32 + (row % 4 ^ swap_) * 8] = stored_number<kKey>(x);
     }
 
    private:
@@ -61,6 +71,44 @@ class OverChannels {
     const ChannelPlace<kKey> place(channel);
     return {numbers_ + place.step * kHalves * 64 + place.column, place.step % 4};
   }
+
+ private:
+  float* numbers_;
+};
+
+// K' and Q' of all tokens; of up to four, Q' is behind K', as rows of one operand.
+template <auto kKey>
+class ScaledRows {
+  static constexpr int kOperand = token_rows(kKey) * kKey.key_dim;
+  using Operand = OverChannels<kKey>;
+
+ public:
+  explicit __device__ ScaledRows(float* numbers) : numbers_(numbers) {}
+
+  __device__ Operand k() const { return Operand(numbers_); }
+  __device__ Operand q() const { return Operand(numbers_ + kOperand); }  // not paired
+
+  // Of one channel.
+  class Column {
+   public:
+    // q is not there without outputs.
+    __device__ void put(int token, float k, float q) const {
+      k_.put(token, k);
+      if constexpr (!has_outputs(kKey)) return;
+      if constexpr (is_paired(kKey)) {
+        k_.put(kKey.draft_tokens + token, q);
+      } else {
+        q_.put(token, q);
+      }
+    }
+
+   private:
+    friend ScaledRows;
+    __device__ Column(const ScaledRows& rows, int channel)
+        : k_(rows.k().column(channel)), q_(rows.q().column(channel)) {}
+    typename Operand::Column k_, q_;
+  };
+  __device__ Column column(int channel) const { return {*this, channel}; }
 
  private:
   float* numbers_;
@@ -92,7 +140,8 @@ class OverTokens {
 #pragma unroll
     for (int i = 0; i < kRows; i += 4) {
       *reinterpret_cast<float4*>(at(place.step, i / 8, place.column, i % 8)) =
-          make_float4(rows[i], rows[i + 1], rows[i + 2], rows[i + 3]);
+          make_float4(stored_number<kKey>(rows[i]), stored_number<kKey>(rows[i + 1]),
+                      stored_number<kKey>(rows[i + 2]), stored_number<kKey>(rows[i + 3]));
     }
   }
 
@@ -163,10 +212,14 @@ struct ChannelTokens {
     hold(dt_bias);
   }
 
-  __device__ float decay(int t) const {
+  // 1 from token `count` on.  Held in front of that choice, lest the compiler make it a branch:
+  // then tokens would wait for each other.
+  __device__ float decay(int t, int count) const {
     GatesOfTokens own = all;
     own.dt_bias = to_float<kKey.inputs.dt_bias_dtype>(dt_bias);
-    return decay_of<kKey>(own, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
+    float decay = decay_of<kKey>(own, GivenGates{.g = to_float<kKey.inputs.gate_dtype>(g[t])});
+    hold(decay);
+    return t < count ? decay : 1.0f;
   }
 
  private:

@@ -28,17 +28,9 @@ class AnyChannels {
   static constexpr int kTokens = kKey.draft_tokens;
   static constexpr int kDim = kKey.key_dim;
   static constexpr bool kOutputs = has_outputs(kKey);
-  static constexpr bool kPaired = is_paired(kKey);  // Q' is behind K', as rows of one operand
   static constexpr bool kUpdates = stores_channels_once(kKey);
-  static constexpr int kOperand = token_rows(kKey) * kDim;
-  static constexpr int kRowsAt = (kOutputs && !kPaired ? 2 : 1) * kOperand;
-  static constexpr int kDAt = kRowsAt, kKAt = kDAt + kTokens * kDim, kQAt = kKAt + kTokens * kDim;
-  static constexpr int kUpdatesAt = kQAt;  // K" of outputs' keys, in the place of q
-  static constexpr int kLast = kUpdates ? kOperand : kOutputs ? kTokens * kDim : 0;
-  static constexpr int kDecaysAt = kQAt + kLast;
-  static constexpr int kSumsAt = kDecaysAt + (kUpdates ? kDim : 0);
+  static constexpr AnyChannelPlaces kAt = any_channel_places(kKey);
   static constexpr int kPairs = kTokens * (kTokens + 1) / 2;  // of j <= i
-  using Operand = OverChannels<kKey>;
   using Tokens = ChannelTokens<kKey>;
   using Path = typename TokenOrder<kTokens, is_tree(kKey)>::Path;
 
@@ -46,32 +38,31 @@ class AnyChannels {
   explicit __device__ AnyChannels(unsigned char* shared)
       : shared_(reinterpret_cast<float*>(shared)) {}
 
-  __device__ Operand k() const { return Operand(shared_); }
-  __device__ Operand q() const { return Operand(shared_ + kOperand); }  // not paired
+  __device__ ScaledRows<kKey> scaled_rows() const { return ScaledRows<kKey>(shared_); }
   // With the last state stored.
-  __device__ OverTokens<kKey> updates() const { return OverTokens<kKey>(shared_ + kUpdatesAt); }
+  __device__ OverTokens<kKey> updates() const { return OverTokens<kKey>(shared_ + kAt.updates); }
   // The decay over all tokens, the last of which is t, of this channel and on; likewise.
   __device__ const float* decays(int /*t*/, int channel) const {
-    return shared_ + kDecaysAt + channel;
+    return shared_ + kAt.last_decay + channel;
   }
 
   // k and the decay of token i, in this channel and on.
   __device__ const float* k_row(int i, int channel) const {
-    return shared_ + kKAt + i * kDim + channel;
+    return shared_ + kAt.k + i * kDim + channel;
   }
   __device__ const float* decay_row(int i, int channel) const {
-    return shared_ + kDAt + i * kDim + channel;
+    return shared_ + kAt.decays + i * kDim + channel;
   }
 
   // A_ij and P_ij, j on the path of i; A_ii is k_i.k_i.
   __device__ float kk(int i, int j, Path path) const {
-    return shared_[kSumsAt + number_of(i, path.steps(j, i))];
+    return shared_[kAt.sums + number_of(i, path.steps(j, i))];
   }
   __device__ float qk(int i, int j, Path path) const {
-    return shared_[kSumsAt + kPairs + number_of(i, path.steps(j, i))];
+    return shared_[kAt.sums + kPairs + number_of(i, path.steps(j, i))];
   }
-  __device__ float k_squares(int i) const { return shared_[kSumsAt + number_of(i, 0)]; }
-  __device__ float q_squares(int i) const { return shared_[kSumsAt + 2 * kPairs + i]; }
+  __device__ float k_squares(int i) const { return shared_[kAt.sums + number_of(i, 0)]; }
+  __device__ float q_squares(int i) const { return shared_[kAt.sums + 2 * kPairs + i]; }
 
   // For all warps of the block.  `first`: the tokens of channels 32 (threadIdx.x / 32) and on;
   // tokens_of(unit) loads those of channels 32 unit and on.  Lane l has the parent of token
@@ -115,26 +106,19 @@ class AnyChannels {
     for (int i = 0; i < kTokens; ++i) {
       k[i] = to_float<kKey.dtype>(given.k[i]);
       q[i] = to_float<kKey.dtype>(given.q[i]);
-      d[i] = i < count ? given.decay(i) : 1.0f;
+      d[i] = given.decay(i, count);
     }
     if (channel >= kDim) return;
-    float* const rows = shared_ + kDAt + channel;
-    const auto k_column = this->k().column(channel), q_column = this->q().column(channel);
+    float* const rows = shared_ + channel;
+    const auto column = scaled_rows().column(channel);
     float decay[kTokens];  // d_0 ... d_i
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       decay[i] = d[i] * decay_before<kKey>(decay, i, parents.of);
-      rows[i * kDim] = d[i];
-      rows[(kKAt - kDAt) + i * kDim] = k[i];
-      k_column.put(i, k[i] * decay[i]);
-      if constexpr (kOutputs) {
-        rows[(kQAt - kDAt) + i * kDim] = q[i];
-        if constexpr (kPaired) {
-          k_column.put(kTokens + i, q[i] * decay[i]);
-        } else {
-          q_column.put(i, q[i] * decay[i]);
-        }
-      }
+      rows[kAt.decays + i * kDim] = d[i];
+      rows[kAt.k + i * kDim] = k[i];
+      if constexpr (kOutputs) rows[kAt.q + i * kDim] = q[i];
+      column.put(i, k[i] * decay[i], q[i] * decay[i]);
     }
   }
 
@@ -149,7 +133,7 @@ class AnyChannels {
       behind *= *decay_row(i, channel);
     }
     updates().put(channel, rows);
-    shared_[kDecaysAt + channel] = behind;
+    shared_[kAt.last_decay + channel] = behind;
   }
 
   // The sums of rows `pair` and kTokens - 1 - pair of A and P, from the rows, by a warp: a term for
@@ -176,18 +160,18 @@ class AnyChannels {
         const int j = tokens[n];
         const bool starts = n == 0 || n == last + 1;
         if (starts) {
-          x = four(kKAt, j, first);
+          x = four(kAt.k, j, first);
           if constexpr (kOutputs) {
-            y = four(kQAt, j, first);
+            y = four(kAt.q, j, first);
             terms[kTerms - 2 + (n == 0 ? 0 : 1)] += product(y, y);
           }
         } else if (j >= 0) {
-          const Four d = four(kDAt, tokens[n > 0 ? n - 1 : 0], first);
+          const Four d = four(kAt.decays, tokens[n > 0 ? n - 1 : 0], first);
           x = times(x, d);
           if constexpr (kOutputs) y = times(y, d);
         }
         if (j < 0) continue;
-        const Four k = four(kKAt, j, first);
+        const Four k = four(kAt.k, j, first);
         terms[n] += product(x, k);
         if constexpr (kOutputs) terms[kTokens + 1 + n] += product(y, k);
       }
@@ -198,7 +182,7 @@ class AnyChannels {
 #pragma unroll
     for (int slot = 0; slot < kOwn; ++slot) {
       const int term = number_of_own<kTerms>(slot);
-      if (term >= 0) shared_[kSumsAt + place_of(term, pair)] = sums[slot];
+      if (term >= 0) shared_[kAt.sums + place_of(term, pair)] = sums[slot];
     }
   }
 

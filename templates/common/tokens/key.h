@@ -94,14 +94,39 @@ template <class Key>
 constexpr int channel_units(const Key& key) {
   return (key.key_dim + 31) / 32;
 }
-// What channels.cuh makes.
+// Floats of K', and of Q' where that is an operand of its own.
 template <class Key>
-constexpr int any_channel_floats(const Key& key) {
-  const int operands = has_outputs(key) && !is_paired(key) ? 2 : 1;
-  const int given = 2 * key.draft_tokens;  // k and decays; then q, in whose place updates follow
+constexpr int scaled_row_floats(const Key& key) {
+  return (has_outputs(key) && !is_paired(key) ? 2 : 1) * token_rows(key) * key.key_dim;
+}
+
+// Where channels.cuh has what it makes behind K' and Q', in floats: rows of decays, k and q, K" of
+// outputs' keys in the place of q, the decay over all tokens, sums; then the end.
+struct AnyChannelPlaces {
+  int decays, k, q, updates, last_decay, sums, end;
+};
+template <class Key>
+constexpr AnyChannelPlaces any_channel_places(const Key& key) {
+  const int rows = key.draft_tokens * key.key_dim;
   const bool updates = stores_channels_once(key);
-  const int last = updates ? token_rows(key) + 1 : has_outputs(key) ? key.draft_tokens : 0;
-  return (operands * token_rows(key) + given + last) * key.key_dim + channel_sums(key);
+  AnyChannelPlaces at{};
+  at.decays = scaled_row_floats(key);
+  at.k = at.decays + rows;
+  at.q = at.updates = at.k + rows;
+  at.last_decay = at.q + (updates ? token_rows(key) * key.key_dim : has_outputs(key) ? rows : 0);
+  at.sums = at.last_decay + (updates ? key.key_dim : 0);
+  at.end = at.sums + channel_sums(key);
+  return at;
+}
+
+// Whether rows over channels lie in shared memory as two bf16 for each fp32 number
+// (bf16_parts.cuh): 16 bits, and states and outputs have fewer.
+template <class Key>
+constexpr bool has_bf16_rows(const Key& key) {
+  if constexpr (requires { key.output_dtype; }) {
+    if (key.output_dtype == DType::kF32) return false;
+  }
+  return has_channels(key) && key.states.dtype == DType::kBF16;
 }
 
 // Whether decays have a bound that bounded_channels.cuh needs.
@@ -129,17 +154,25 @@ template <class Key>
 constexpr int bounded_part(const Key& key) {
   return bounded_numbers(key) * 32 + (has_outputs(key) ? key.draft_tokens : 0);
 }
+// Where it has that behind K' and Q', in floats.
+struct BoundedChannelPlaces {
+  int updates, decays, parts, end;
+};
 template <class Key>
-constexpr int bounded_channel_floats(const Key& key) {
-  const int operands = has_outputs(key) && !is_paired(key) ? 3 : 2;
-  return (operands * token_rows(key) + bounded_decay_rows(key)) * key.key_dim +
-         bounded_parts(key) * bounded_part(key);
+constexpr BoundedChannelPlaces bounded_channel_places(const Key& key) {
+  BoundedChannelPlaces at{};
+  at.updates = scaled_row_floats(key);
+  at.decays = at.updates + token_rows(key) * key.key_dim;
+  at.parts = at.decays + bounded_decay_rows(key) * key.key_dim;
+  at.end = at.parts + bounded_parts(key) * bounded_part(key);
+  return at;
 }
 
 template <class Key>
 constexpr int channel_bytes(const Key& key) {
   if (!has_channels(key)) return 0;
-  const int floats = is_bounded(key) ? bounded_channel_floats(key) : any_channel_floats(key);
+  const int floats =
+      is_bounded(key) ? bounded_channel_places(key).end : any_channel_places(key).end;
   return (floats + 3) / 4 * 16;
 }
 

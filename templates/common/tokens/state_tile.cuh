@@ -133,6 +133,7 @@ class StateTile {
   template <int kCount>
   __device__ void multiply(Acc (&products)[kCount],
                            const OverChannels<kKey> (&rows)[kCount]) const {
+    if constexpr (has_bf16_rows(kKey)) return multiply_bf16(products, rows);
     Acc low[kCount]{};
 #pragma unroll
     for (int run = 0; run < kRuns; ++run) {
@@ -188,6 +189,37 @@ class StateTile {
   }
 
  private:
+  // Of two bf16 each.
+  template <int kCount>
+  __device__ void multiply_bf16(Acc (&products)[kCount],
+                                const OverChannels<kKey> (&rows)[kCount]) const {
+#pragma unroll
+    for (int run = 0; run < kRuns; ++run) {
+      const Part part(*this, run);
+#pragma unroll
+      for (int i = 0; i < kRun / 4; ++i) {
+        const auto left = part.tile(i);
+#pragma unroll
+        for (int n = 0; n < kCount; ++n) {
+          Tile<kDType> high{}, low{};
+#pragma unroll
+          for (int h = 0; h < kHalves; ++h) {
+#pragma unroll
+            for (int c = 0; c < 2; ++c) {
+              float pair[2];
+              rows[n].get((run * kRun + 4 * i) / 2 + c, h, pair);
+              const PairOfBf16Parts parts = parts_of(pair);
+              high.x[h][c] = parts.high;
+              low.x[h][c] = parts.low;
+            }
+            mma_half<kDType>(products[n], left, low, h);
+            mma_half<kDType>(products[n], left, high, h);
+          }
+        }
+      }
+    }
+  }
+
   // Rows of V: a column's run of keys, for both columns; else both columns' element of each key.
   static constexpr int kVectors = kRowsAreV ? 2 : kRun;
   using Vector = Vec<kDType, (kRowsAreV ? kRun : 2) * size_of(kDType)>;

@@ -99,33 +99,108 @@ struct HeadUpdate {
   }
 };
 
-// Of each channel: decay S + updates^T K", or, with a bound, decay (S + updates^T K~).
-template <auto kKey>
-class ChannelUpdate {
+// u of each token as the left operand of a product with rows of fp32 numbers.
+template <auto kKey, bool = has_bf16_rows(kKey)>
+class ChannelUpdates {
   static constexpr int kHalves = kTokenHalves<kKey>;
-  static constexpr int kRun = key_run(kKey);
 
  public:
-  // x: as TokenUpdates takes it.  decays: of the lane's first channel.
-  __device__ ChannelUpdate(const Acc& x, const OverTokens<kKey>& rows, const float* decays)
-      : rows_(rows), decays_(decays) {
+  // x: as TokenUpdates takes it.
+  explicit __device__ ChannelUpdates(const Acc& x) {
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       lefts_[h].split({x.x[0][h][0], x.x[1][h][0], x.x[0][h][1], x.x[1][h][1]});
     }
   }
 
-  __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
-    if constexpr (!is_bounded(kKey)) decay(first, second, s, pair);
+  // Adds the products with the channels of a step to the lane's two columns.
+  __device__ void add_to(float (&first)[2], float (&second)[2], const OverTokens<kKey>& rows,
+                         int step) const {
 #pragma unroll
     for (int h = 0; h < kHalves; ++h) {
       float numbers[2];
-      rows_.get(s * (kRun / 2) + pair, h, numbers);
+      rows.get(step, h, numbers);
       const PairsOfTf32<2> right(numbers);
       mma_tf32(first, second, lefts_[h].low, right.high);
       mma_tf32(first, second, lefts_[h].high, right.low);
       mma_tf32(first, second, lefts_[h].high, right.high);
     }
+  }
+
+ private:
+  PairsOfTf32<4> lefts_[kHalves];
+};
+
+// In two bf16, as the rows: a product takes 16 columns, both parts of 8 tokens, or one of 16.
+template <auto kKey>
+class ChannelUpdates<kKey, true> {
+  static constexpr int kHalves = kTokenHalves<kKey>;
+  using Left = Tile<DType::kBF16>;
+
+ public:
+  explicit __device__ ChannelUpdates(const Acc& x) {
+    for_each_pair([&](int r, int h) {
+      const float(&pair)[2] = x.x[r][h];
+      const unsigned words[2] = {bf16_parts(pair[0]), bf16_parts(pair[1])};
+      const PairOfBf16Parts parts(words);
+      high_.x[r][h] = parts.high;
+      low_.x[r][h] = parts.low;
+    });
+  }
+
+  __device__ void add_to(float (&first)[2], float (&second)[2], const OverTokens<kKey>& rows,
+                         int step) const {
+    PairOfBf16Parts parts[kHalves];
+#pragma unroll
+    for (int h = 0; h < kHalves; ++h) {
+      float numbers[2];
+      rows.get(step, h, numbers);
+      parts[h] = parts_of(numbers);
+    }
+    Acc sum{{{{first[0], first[1]}}, {{second[0], second[1]}}}};
+    // The smallest products first.
+    if constexpr (kHalves == 1) {
+      multiply(sum, {{{high_.x[0][0], 0}, {high_.x[1][0], 0}}}, parts[0].low, 0);
+      multiply(sum, {{{high_.x[0][0], low_.x[0][0]}, {high_.x[1][0], low_.x[1][0]}}}, parts[0].high,
+               parts[0].high);
+    } else {
+      multiply(sum, high_, parts[0].low, parts[1].low);
+      multiply(sum, low_, parts[0].high, parts[1].high);
+      multiply(sum, high_, parts[0].high, parts[1].high);
+    }
+#pragma unroll
+    for (int e = 0; e < 2; ++e) first[e] = sum.x[0][0][e], second[e] = sum.x[1][0][e];
+  }
+
+ private:
+  template <class Function>
+  static __device__ void for_each_pair(Function f) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int h = 0; h < kHalves; ++h) f(r, h);
+    }
+  }
+  static __device__ void multiply(Acc& sum, const Left& left, unsigned right, unsigned behind) {
+    mma_half<DType::kBF16>(sum, left, Left{{{right, behind}, {0, 0}}}, 0);
+  }
+
+  Left high_{}, low_{};
+};
+
+// Of each channel: decay S + updates^T K", or, with a bound, decay (S + updates^T K~).
+template <auto kKey>
+class ChannelUpdate {
+  static constexpr int kRun = key_run(kKey);
+
+ public:
+  // x: as TokenUpdates takes it.  decays: of the lane's first channel.
+  __device__ ChannelUpdate(const Acc& x, const OverTokens<kKey>& rows, const float* decays)
+      : updates_(x), rows_(rows), decays_(decays) {}
+
+  __device__ void operator()(float (&first)[2], float (&second)[2], int s, int pair) const {
+    if constexpr (!is_bounded(kKey)) decay(first, second, s, pair);
+    updates_.add_to(first, second, rows_, s * (kRun / 2) + pair);
     if constexpr (is_bounded(kKey)) decay(first, second, s, pair);
   }
 
@@ -138,7 +213,7 @@ class ChannelUpdate {
     }
   }
 
-  PairsOfTf32<4> lefts_[kHalves];
+  ChannelUpdates<kKey> updates_;
   OverTokens<kKey> rows_;
   const float* decays_;
 };
