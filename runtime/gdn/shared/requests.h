@@ -57,8 +57,9 @@ inline Sizes sizes_of_states(const Heads& heads, std::size_t count) {
 // The default configurations, from a key's fixed fields: blocks of four warps with as few columns
 // each as a product has, of eight where a block has a whole head, and, where what every warp does
 // once takes long beside the passing of its states, blocks of two warps with half a head each.
-// With decays of channels, which a block makes rows of: few warps that have a whole head, where
-// those have registers: every state, and commits before Hopper, would spill.
+// With decays of channels, which a block makes rows of: few warps that have a whole head, but where
+// an f32 state is stored beside outputs, which costs them more; where every state is, and in
+// commits before Hopper, they would spill.
 template <class Key>
 std::vector<std::tuple<Key>> default_wy_keys(Key key, const Target& target) {
   const auto with_warps = [](Key made, int warps) {
@@ -72,8 +73,10 @@ std::vector<std::tuple<Key>> default_wy_keys(Key key, const Target& target) {
   if (has_channels(key)) {
     wide.warp_v = 32;
     wide = with_warps(wide, 4);
-    const bool keeps_every = key.states.store && !stores_channels_once(key);
-    is_fast = !keeps_every && (has_outputs(key) || target.arch.major >= 9);
+    const bool keeps_one = stores_channels_once(key);
+    const bool keeps_every = key.states.store && !keeps_one;
+    is_fast = !keeps_every && (has_outputs(key) ? !keeps_one || size_of(key.states.dtype) == 2
+                                                : target.arch.major >= 9);
   } else {
     wide.warp_v = 64;
     wide.warps = 2;

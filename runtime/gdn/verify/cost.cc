@@ -38,6 +38,11 @@ constexpr double kWyRoundUs = 0.4;
 constexpr double kWyRoundUsOfKb = 0.2;      // of 16 columns, read and written
 constexpr double kWyNextStoredShare = 0.6;  // of a state that is not the first to be stored
 
+// With decays of channels, cycles that a warp makes their rows in, for each token and 32 channels,
+// bounded or not: 26 times on an H200, f32 and bf16 states.
+constexpr double kWyBoundedChannelCycles = 12;
+constexpr double kWyAnyChannelCycles = 24;
+
 // How often the state is stored.
 template <class Key>
 double stored_passes(const Key& key, std::int64_t tokens) {
@@ -60,16 +65,24 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
           .warps = key.warps};
 }
 
+// Of a warp.
+template <class Key>
+double channel_cycles(const Key& key) {
+  if (!has_channels(key)) return 0;
+  const int units = (channel_units(key) + key.warps - 1) / key.warps;
+  return key.draft_tokens * units *
+         (is_bounded(key) ? kWyBoundedChannelCycles : kWyAnyChannelCycles);
+}
+
 // `stored`: how often each state is written.
 template <class Key>
 double wy_us(const Key& key, std::int64_t states, double stored, const Target& target) {
   const double warps = static_cast<double>(states) * key.value_dim / warp_columns(key);
-  const double fullest = spread_of(warps, key.warps,
-                                   {.registers = static_cast<double>(registers(key)),
-                                    .threads = threads(key),
-                                    .shared_bytes = shared_bytes(key)},
-                                   target)
-                             .fullest;
+  const WarpSpread spread = spread_of(warps, key.warps,
+                                      {.registers = static_cast<double>(registers(key)),
+                                       .threads = threads(key),
+                                       .shared_bytes = shared_bytes(key)},
+                                      target);
 
   const double lane_bytes = key.key_dim * warp_columns(key) / 32.0 * size_of(key.states.dtype);
   const double passes = (key.states.has_initial ? 1 : 0) + stored;
@@ -80,15 +93,17 @@ double wy_us(const Key& key, std::int64_t states, double stored, const Target& t
   const double makers = is_of_one_head(key) ? key.warps : 1;  // warps that share factors
   const double factor_cycles = kWyFactorCycles * (key.draft_tokens > 8 ? kWyLongFactors : 1);
   const double cycles = (kWyTileCycles * rows * warp_columns(key) / 16 +
-                         factor_cycles * rows * warp_passes(key) / makers +
+                         factor_cycles * rows * warp_passes(key) / makers + channel_cycles(key) +
                          kWyStoredByteCycles * stored_share * lane_bytes) *
                         (1 + kWyBlockShare * (key.warps - 1));
   const double tile_kb = 16.0 * key.key_dim * size_of(key.states.dtype) / 1024;
   const int rounds = warp_columns(key) / key.held_v;
   const double alone = (rounds - 1) * (kWyRoundUs + kWyRoundUsOfKb * passes * tile_kb);
-  return kWyStartUs + std::max(warps * passes * lane_bytes * 32 / copy_rate(target) +
-                                   us_of(fullest * cycles, target),
-                               alone);
+  const double all =
+      warps * passes * lane_bytes * 32 / copy_rate(target) + us_of(spread.fullest * cycles, target);
+  // The rows of channels take a block's first states so long that all blocks wait alike.
+  if (has_channels(key) && spread.is_one_wave) return kWyStartUs + all + alone;
+  return kWyStartUs + std::max(all, alone);
 }
 
 }  // namespace
