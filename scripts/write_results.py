@@ -396,6 +396,14 @@ class Records:
         """Without the rows that name their decays, those of `channels` in benchmarks/rows.json: other heads."""
         return [r for r in (record or self.alone)["rows"] if r["op"] == op and "decay" not in r]
 
+    def of_channels(self, record):
+        """Those rows: pairs of one with a decay for each head and one with a decay for each channel."""
+        pairs = {}
+        for row in record["rows"]:
+            if "decay" in row:
+                pairs.setdefault(channels_label(row), {})[row["decay"]] = row
+        return {label: pair for label, pair in pairs.items() if len(pair) == 2}
+
     def machine(self):
         return listed(f"{record['gpu']}, driver {record['driver']}, NVRTC {record['nvrtc']}"
                       for record in [self.alone, *self.side_by_side] if "nvrtc" in record)
@@ -419,6 +427,34 @@ def readme_rows(records):
         + engine_results.readme(records.engines, paragraph, table))
 
 
+def channels_label(row):
+    """Operator, size, states; the same for both decays."""
+    op = row["op"].removeprefix("gdn_")
+    if op == "conv":
+        return op, conv_size(row) + f", {row['channels']} channels", ""
+    size = request_count(row["batch"])
+    if op == "commit":
+        size = f"{row['layers']} layers, {size}, {row['accepted']} of {row['tokens']} tokens"
+    elif op == "verify":
+        size += f", {row['tokens']} tokens, stored {row['stored_states']}"
+    return op, size, row["state_dtype"]
+
+
+def channels_table(by_gpu):
+    """One line for each row of `channels`: of each GPU both times and their quotient."""
+    labels = list(dict.fromkeys(label for pairs in by_gpu.values() for label in pairs))
+    lines = []
+    for label in labels:
+        cells = []
+        for pairs in by_gpu.values():
+            pair = pairs.get(label)
+            cells += ([duration(pair[d]["ms"] / 1e3) for d in ("head", "channel")] +
+                      [f"{pair['channel']['ms'] / pair['head']['ms']:.2f}"]) if pair else [""] * 3
+        lines.append([*label, *cells])
+    heads = [text for gpu in by_gpu for text in (f"{gpu.split()[1]}: a decay for each head", "for each channel", "quotient")]
+    return table(["", "", "states", *heads], lines)
+
+
 def kda_section(records):
     """Nothing where nothing was measured."""
     measured = [(records.alone["gpu"], records.kda), (records.h100["gpu"], records.h100_kda)]
@@ -433,6 +469,11 @@ def kda_section(records):
             "earlier run.")]
         lines += paragraph(f"On an {gpu}; {origin(rows)}:")
         lines += compared_table(rows, data, yardstick=True)
+    by_gpu = {r["gpu"]: records.of_channels(r) for r in (records.alone, records.h100)}
+    if any(by_gpu.values()):
+        rows = [row for pairs in by_gpu.values() for pair in pairs.values() for row in pair.values()]
+        lines += paragraph(f"Alone, 32 heads, both kinds of decay in one run; {origin(rows)}:")
+        lines += channels_table(by_gpu)
     return lines
 
 
