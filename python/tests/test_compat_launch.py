@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cubinery import Conv, Decode, Prefill, Verify, functional
 from cubinery.compat import _engines as engines
-from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, vllm
+from cubinery.compat import causal_conv1d, fla, flashinfer, sglang, tokenspeed, vllm
 from fake_gpu import FakeArray
 
 N, T, H, HV, D = 3, 2, 2, 4, 16
@@ -256,6 +256,19 @@ def prefilled(gpu, context, monkeypatch):
 def prefill_inputs(tokens):
     x = inputs(1, tokens)
     return {**{name: x[name] for name in ("q", "k", "v")}, "g": x["a"], "beta": x["b"]}
+
+
+@pytest.mark.parametrize("initial, final", [(False, True), (True, True), (False, False)])
+def test_tokenspeed_prefill_keeps_states_of_chunks(prefilled, initial, final):
+    """In the dtype of the states, also where there are only last ones."""
+    result = tokenspeed.gdn_chunk_prefill(
+        **prefill_inputs(134), scale=None, cu_seqlens=np.array([0, 70, 134], np.int32),
+        initial_state=np.zeros((2, HV, D, D), np.float32) if initial else None,
+        output_final_state=final, output_h=True,
+    )  # fmt: skip
+    ((problem, _),) = prefilled
+    assert problem.checkpoints == "before"
+    assert problem.state_dtype == _SHORT[result.h.dtype.name] == ("f32" if final else "f16")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])

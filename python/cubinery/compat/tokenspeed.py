@@ -79,7 +79,8 @@ def gdn_chunk_prefill(
     final, options = arguments.final_states(q, initial_state, shape, wanted)
     h = None
     if arguments.flag(name, "output_h", output_h):
-        h, kept = engines.chunk_states(q, v, cu_seqlens, options["state"])
+        state = options.get("state_out", options["state"])
+        h, kept = engines.chunk_states(q, v, cu_seqlens, state)
         options |= kept
     out = engines.prefill(
         q, k, v, g, beta, arguments.flag(name, "qk_l2norm", qk_l2norm), scale=scale,
