@@ -69,9 +69,8 @@ GdnDecodeKey one_step(const GdnVerifyKey& key) {
 template <class Key>
 double channel_cycles(const Key& key) {
   if (!has_channels(key)) return 0;
-  const int units = (channel_units(key) + key.warps - 1) / key.warps;
-  return key.draft_tokens * units *
-         (is_bounded(key) ? kWyBoundedChannelCycles : kWyAnyChannelCycles);
+  const double cycles = is_bounded(key) ? kWyBoundedChannelCycles : kWyAnyChannelCycles;
+  return key.draft_tokens * ceil_div(channel_units(key), key.warps) * cycles;
 }
 
 // `stored`: how often each state is written.
