@@ -177,8 +177,7 @@ void GdnCase::advance(std::int64_t n, std::int64_t h, std::int64_t first, std::i
   std::vector<float> naive_o(o.size());
   const auto plain = head<float>(n, h, first, last);
   gdn_prefill_ref(head<double>(n, h, first, last), reference->state.data(), o.data());
-  // The chunked algebra is that of one decay for a head.
-  if (options_.chunk_size == 0 || problem_.inputs.decay == gdn::Decay::kChannel) {
+  if (options_.chunk_size == 0) {
     gdn_prefill_ref(plain, naive_state->data(), naive_o.data());
   } else {
     gdn_prefill_chunked_ref(

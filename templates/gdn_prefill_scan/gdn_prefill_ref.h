@@ -13,51 +13,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "cubinery/gdn_parts.h"
 #include "gdn_decode/gdn_decode_ref.h"
+#include "gdn_prefill_scan/channel_chunks_ref.h"
+#include "gdn_prefill_scan/prefill_head_ref.h"
 
 namespace cubinery::gdn {
-
-template <class Real>
-struct PrefillRefHead {
-  int key_dim = 0;
-  int value_dim = 0;  // not 0
-  Inputs inputs{};    // dtypes do not matter
-  Real scale = 1;
-  std::vector<Real> q{};  // [T][key_dim]
-  std::vector<Real> k{};  // [T][key_dim]
-  std::vector<Real> v{};  // [T][value_dim]
-  // [T], with Decay::kChannel [T][key_dim]: g, alpha or a; empty for GateMode::kNone
-  std::vector<Real> gate{};
-  std::vector<Real> beta{};  // [T]: beta or its logit; empty for BetaMode::kOne
-  Real a_log = 0;
-  std::vector<Real> dt_bias{0};  // as many as a token has gates
-  Real lower_bound = 0;
-
-  int tokens() const { return static_cast<int>(v.size()) / value_dim; }
-  int gate_width() const { return inputs.decay == Decay::kChannel ? key_dim : 1; }
-  const Real* q_row(int t) const { return q.data() + std::ptrdiff_t{t} * key_dim; }
-  const Real* k_row(int t) const { return k.data() + std::ptrdiff_t{t} * key_dim; }
-  const Real* v_row(int t) const { return v.data() + std::ptrdiff_t{t} * value_dim; }
-  const Real* gate_row(int t) const { return gate.data() + std::ptrdiff_t{t} * gate_width(); }
-};
-
-// Token t as decode takes it.
-template <class Real>
-void set_token_ref(const PrefillRefHead<Real>& head, int t, DecodeRefHead<Real>* token) {
-  token->key_dim = head.key_dim;
-  token->value_dim = head.value_dim;
-  token->inputs = head.inputs;
-  token->scale = head.scale;
-  token->q.assign(head.q_row(t), head.q_row(t + 1));
-  token->k.assign(head.k_row(t), head.k_row(t + 1));
-  token->v.assign(head.v_row(t), head.v_row(t + 1));
-  if (!head.gate.empty()) token->gate.assign(head.gate_row(t), head.gate_row(t + 1));
-  if (!head.beta.empty()) token->beta = head.beta.data()[t];
-  token->a_log = head.a_log;
-  token->dt_bias = head.dt_bias;
-  token->lower_bound = head.lower_bound;
-}
 
 // Advances `state` [key_dim][value_dim] by tokens first ... last - 1 and writes their rows of `o`,
 // which is that of the whole sequence: [T][value_dim].
@@ -76,7 +36,7 @@ void gdn_prefill_ref(const PrefillRefHead<Real>& head, Real* state, Real* o) {
   gdn_prefill_ref(head, 0, head.tokens(), state, o);
 }
 
-// The chunked algebra is that of one decay for a head.
+// The chunked algebra of one decay for a head; channel_chunks_ref.h has that of others.
 //
 // The WY factors of a chunk (common/chunk/wy.h states the formulas), its matrices row by row.
 template <class Real>
@@ -107,25 +67,6 @@ struct ChunkTokenRef {
   Real beta = 1;
   Real gate_sum = 0;  // of the chunk's g up to this token
 };
-
-template <class Real>
-Real dot_ref(const std::vector<Real>& x, const std::vector<Real>& y) {
-  Real sum = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
-  return sum;
-}
-
-// to += factor * x.
-template <class Real>
-void add_scaled_ref(Real* to, Real factor, const Real* x, int size) {
-  for (int i = 0; i < size; ++i) to[i] += factor * x[i];
-}
-
-template <class Real, class Round>
-std::vector<Real> rounded_ref(std::vector<Real> x, Round round) {
-  for (Real& value : x) value = round(value);
-  return x;
-}
 
 template <class Real, class Round>
 std::vector<ChunkTokenRef<Real>> chunk_tokens_ref(const PrefillRefHead<Real>& head, int first,
@@ -188,27 +129,6 @@ ChunkRef<Real> chunk_ref(const PrefillRefHead<Real>& head, int first, int last, 
   return chunk;
 }
 
-// out += lower rows; lower [count][count] is 0 above its diagonal, rows and out are [count][width].
-template <class Real>
-void add_lower_product_ref(const std::vector<Real>& lower, int count, const std::vector<Real>& rows,
-                           int width, Real* out) {
-  for (int i = 0; i < count; ++i) {
-    for (int j = 0; j <= i; ++j) {
-      add_scaled_ref(out + i * width, lower.data()[i * count + j], rows.data() + j * width, width);
-    }
-  }
-}
-
-// out[j] = sum_d round(x[d]) state[d][j]: what the state answers to a row of k or q.
-template <class Real, class Round>
-void recall_ref(const std::vector<Real>& state, const Real* x, int key_dim, int value_dim,
-                Round round, Real* out) {
-  for (int j = 0; j < value_dim; ++j) out[j] = 0;
-  for (int d = 0; d < key_dim; ++d) {
-    add_scaled_ref(out, round(x[d]), state.data() + d * value_dim, value_dim);
-  }
-}
-
 // What gdn_prefill_scan makes of a chunk whose first token is `first`.
 template <class Real, class Round>
 void scan_chunk_ref(const PrefillRefHead<Real>& head, int first, const ChunkRef<Real>& chunk,
@@ -251,6 +171,11 @@ void gdn_prefill_chunked_ref(const PrefillRefHead<Real>& head, int chunk_size, i
                              Round round, Real* state, Real* o) {
   for (int begin = first; begin < last; begin += chunk_size) {
     const int end = std::min(begin + chunk_size, last);
+    if (head.inputs.decay == Decay::kChannel) {
+      scan_channel_chunk_ref(head, begin, channel_chunk_ref(head, begin, end, round), round, state,
+                             o);
+      continue;
+    }
     scan_chunk_ref(head, begin, chunk_ref(head, begin, end, round), round, state, o);
   }
 }

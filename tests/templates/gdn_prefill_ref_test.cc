@@ -20,6 +20,7 @@ namespace cubinery::test {
 namespace {
 
 using gdn::BetaMode;
+using gdn::Decay;
 using gdn::GateMode;
 using gdn::PrefillRefHead;
 
@@ -41,6 +42,7 @@ struct Modes {
   GateMode gate = GateMode::kLog;
   BetaMode beta = BetaMode::kGiven;
   bool use_qk_l2norm = false;
+  Decay decay = Decay::kHead;
 };
 
 template <class Real>
@@ -55,7 +57,8 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
                              DType dtype = DType::kF32) {
   Sequence<Real> sequence{.head = {.key_dim = shape.key_dim,
                                    .value_dim = shape.value_dim,
-                                   .inputs = {.gate_mode = modes.gate,
+                                   .inputs = {.decay = modes.decay,
+                                              .gate_mode = modes.gate,
                                               .beta_mode = modes.beta,
                                               .use_qk_l2norm = modes.use_qk_l2norm},
                                    .scale = 1 / std::sqrt(static_cast<Real>(shape.key_dim))}};
@@ -66,12 +69,15 @@ Sequence<Real> make_sequence(const Shape& shape, const DataOptions& data, const 
   RowSource v(data, DataStream::kV, 0, 0, shape.value_dim, true);
   GateSource gates(modes.gate, modes.beta, data, 0, 0);
   head.a_log = gates.a_log();
-  head.dt_bias = {gates.next_dt_bias()};
+  head.dt_bias.clear();
+  for (int d = 0; d < head.gate_width(); ++d) head.dt_bias.push_back(gates.next_dt_bias());
   for (int t = 0; t < shape.tokens; ++t) {
     for (const float x : q.next()) head.q.push_back(rounded(dtype, x));
     for (const float x : k.next()) head.k.push_back(rounded(dtype, x));
     for (const float x : v.next()) head.v.push_back(rounded(dtype, x));
-    if (modes.gate != GateMode::kNone) head.gate.push_back(gates.next_gate());
+    for (int d = 0; d < head.gate_width() && modes.gate != GateMode::kNone; ++d) {
+      head.gate.push_back(gates.next_gate());
+    }
     if (modes.beta != BetaMode::kOne) head.beta.push_back(gates.next_beta());
   }
   Random random = random_of(data.seed, DataStream::kState, 0, 0);
@@ -153,9 +159,11 @@ TEST_CASE("GdnPrefillRef.RecurrenceReproducesFlaGoldens", "[cpu]") {
 TEST_CASE("GdnPrefillRef.ChunkedAlgebraReproducesFlaGoldens", "[cpu]") {
   for (const int chunk_size : {16, 32, 64}) {
     INFO("chunks of " << chunk_size);
-    check_gdn_goldens([&](const PrefillRefHead<double>& head, double* state, double* o) {
+    const auto by_chunks = [&](const PrefillRefHead<double>& head, double* state, double* o) {
       gdn_prefill_chunked_ref(head, chunk_size, kExact, state, o);
-    });
+    };
+    check_gdn_goldens(by_chunks);
+    check_kda_goldens(by_chunks);
   }
 }
 
@@ -165,6 +173,7 @@ TEST_CASE("GdnPrefillRef.ChunkedAlgebraIsTheRecurrence", "[cpu]") {
       INFO("gates " << static_cast<int>(data.gates) << ", correlation " << data.key_correlation
                     << ", tokens " << tokens);
       check_chunked(make_sequence<double>({.tokens = tokens}, data));
+      check_chunked(make_sequence<double>({.tokens = tokens}, data, {.decay = Decay::kChannel}));
       check_chunked(make_sequence<double>({.tokens = tokens, .key_dim = 48, .value_dim = 16}, data,
                                           {.use_qk_l2norm = true}));
     }
@@ -180,8 +189,10 @@ TEST_CASE("GdnPrefillRef.EveryModeAgrees", "[cpu]") {
         for (const GateDistribution gates : kGateDistributions) {
           INFO("gate mode " << static_cast<int>(gate) << ", beta mode " << static_cast<int>(beta)
                             << ", l2norm " << l2norm << ", gates " << static_cast<int>(gates));
-          check_chunked(make_sequence<double>({.tokens = 70}, {.seed = kSeed, .gates = gates},
-                                              {gate, beta, l2norm}));
+          for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
+            check_chunked(make_sequence<double>({.tokens = 70}, {.seed = kSeed, .gates = gates},
+                                                {gate, beta, l2norm, decay}));
+          }
         }
       }
     }
