@@ -30,7 +30,7 @@ const char* const kModelAssumptions =
                  for commit the same requests and counts, no states kept in between; for conv q, k and v
                  without bias, behind silu, weights and states in the model's dtype, states in a pool with
                  columns innermost (vLLM: --conv-state-layout channels); of Kimi Delta Attention dt_bias
-                 and the convolution's weights in f32, and channels innermost; it has no prefill yet
+                 and the convolution's weights in f32, and channels innermost
 conv has a form for each operator that it stands in front of: conv packed sequences, conv_decode dense steps of
 one token, conv_verify the requests and counts of verify.
 A model that is not known, or that has layers of another kind, is refused; --model-type reads it as one that is.

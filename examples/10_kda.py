@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -111,9 +110,7 @@ def difference(found: Any, expected: list[Any]) -> float:
 
 def run(context: Any, config: Any, tp: int = 1, device: str = "cuda") -> bool:
     """Whether outputs and states are right, which is printed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", cubinery.LeftOutWarning)  # there is no prefill yet
-        problems = cubinery.problems_for_model(config, tp, output_norm="auto")
+    problems = cubinery.problems_for_model(config, tp, output_norm="auto")
     # When the model is loaded.
     reads = {"store_state": False, "stored_states": "last", "from_accepted": False}
     verify = context.prepare(replace(problems.verify, **reads))

@@ -38,10 +38,10 @@ constexpr auto input_mode_fields() {
   return field_table(
       fixed<kPart, &Inputs::decay>(
           "a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim "
-          "channels (channel: Kimi Delta Attention; not yet of whole sequences)"),
+          "channels (channel: Kimi Delta Attention)"),
       fixed<kPart, &Inputs::gate_mode>(
           "the decay is given as g (log) or e^g (alpha), or computed from A_log, a and dt_bias, by "
-          "softplus (computed) or above a lower bound (lower_bound; not yet of whole sequences)"),
+          "softplus (computed) or above a lower bound (lower_bound)"),
       fixed<kPart, &Inputs::beta_mode>(
           "the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that "
           "(doubled_logit)"),

@@ -71,10 +71,9 @@ class DecodeProblem(Problem["Decode"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; not yet of whole sequences).
+            channels (channel: Kimi Delta Attention).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
-            sequences).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -160,10 +159,9 @@ class PrefillProblem(Problem["Prefill"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; not yet of whole sequences).
+            channels (channel: Kimi Delta Attention).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
-            sequences).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -241,10 +239,9 @@ class VerifyProblem(Problem["Verify"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; not yet of whole sequences).
+            channels (channel: Kimi Delta Attention).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
-            sequences).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.
@@ -331,10 +328,9 @@ class CommitProblem(Problem["Commit"]):
         state_location: states lie in the order of the batch (dense) or in slots that indices name
             (pool).
         decay: a token and head has one decay (head: Gated DeltaNet), or one for each of key_dim
-            channels (channel: Kimi Delta Attention; not yet of whole sequences).
+            channels (channel: Kimi Delta Attention).
         gate_mode: the decay is given as g (log) or e^g (alpha), or computed from A_log, a and
-            dt_bias, by softplus (computed) or above a lower bound (lower_bound; not yet of whole
-            sequences).
+            dt_bias, by softplus (computed) or above a lower bound (lower_bound).
         beta_mode: the write strength is 1 (one), beta as given, its sigmoid (logit) or twice that
             (doubled_logit).
         use_qk_l2norm: normalise q and k in the kernel.

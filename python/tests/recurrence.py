@@ -359,13 +359,13 @@ def gdn_prefill(
 ) -> Array:
     """functional.gdn_prefill for numpy arrays, token_layout "bthd"."""
     options = _settings(dict(locals()))
-    assert decay == "head" and gate_mode != "lower_bound"  # no kernel of a prefill takes these
     assert token_layout == "bthd" and (checkpoint_mode == "none") == (checkpoints is None)
     slots = _Slots(options)
     out = _output(q, k, v, out, output_dtype)
     flat_out = out.reshape(-1, *out.shape[-2:]) if cu_seqlens is not None else None
     assert flat_out is None or np.shares_memory(flat_out, out)
     sequences = len(q) if cu_seqlens is None else len(cu_seqlens) - 1
+    gate_depth = -2 if decay == "channel" else -1
     _check_operands(sequences, options)
     row = 0
     for n in range(sequences):
@@ -376,7 +376,7 @@ def gdn_prefill(
             span = slice(int(cu_seqlens[n]), int(cu_seqlens[n + 1]))
             part = tuple(
                 None if x is None else x.reshape(-1, *x.shape[depth:])[span]
-                for x, depth in ((q, -2), (k, -2), (v, -2), (g, -1), (beta, -1))
+                for x, depth in ((q, -2), (k, -2), (v, -2), (g, gate_depth), (beta, -1))
             )
             rows = flat_out[span]
         states = _run_sequence(slots, n, part, rows, options)

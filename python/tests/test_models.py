@@ -23,12 +23,9 @@ def test_every_model_has_problems(folder):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         problems = cubinery.problems_for_model(MODELS / folder)
-    is_kimi = problems.decode.decay == "channel"
-    assert list(problems.left_out()) == (["prefill"] if is_kimi else [])
-    assert [one.category for one in caught] == [cubinery.LeftOutWarning] * is_kimi
+    assert problems.left_out() == {} and not caught
     for field in dataclasses.fields(problems):
-        if field.name not in problems.left_out():
-            getattr(problems, field.name).check()
+        getattr(problems, field.name).check()
     assert problems.decode.use_qk_l2norm and problems.prefill.varlen
     assert (problems.verify.draft_tokens, problems.verify.from_accepted) == (4, True)
     assert (problems.commit.draft_tokens, problems.commit.varlen) == (4, True)
@@ -121,13 +118,13 @@ def test_what_a_model_computes_decides():
 
 def test_models_with_kimi_delta_attention():
     folder = MODELS / "Kimi-K3"
-    with pytest.warns(cubinery.LeftOutWarning, match=r"prefill \(gdn_prefill: decay = ch"):
-        problems = cubinery.problems_for_model(folder, tp=8, output_norm="auto")
+    problems = cubinery.problems_for_model(folder, tp=8, output_norm="auto")
     decode = problems.decode_with_conv
     assert (decode.decay, decode.gate_mode, decode.v_heads) == ("channel", "lower_bound", 12)
     assert (decode.dt_bias_dtype, decode.conv_weight_dtype) == ("f32", "f32")
     assert (decode.conv_state_layout, decode.output_norm) == ("channels", "sigmoid_gated_rms")
-    assert {problems.verify.decay, problems.commit.decay} == {"channel"}
+    decays = {problems.prefill.decay, problems.verify.decay, problems.commit.decay}
+    assert decays == {"channel"}
     with pytest.raises(cubinery.InvalidArgumentError, match="engine = vllm: nothing of cubinery"):
         cubinery.problems_for_engine(folder, "vllm", tp=8)
 

@@ -1,18 +1,19 @@
 // First kernel of a prefill: what every chunk of tokens contributes that does not depend on the
 // state, for all chunks and heads at once.  common/chunk/wy.h has the formulas.
 //
+// Decays of channels stand inside these products: channels.cuh has all that a block does then, of
+// one head.  Else:
+//
 // One block <-> one chunk of one sequence and heads_per_block heads that share a key and a query
 // head.  k k^T and q k^T are computed once, by all warps, and so are the norms, which are on the
 // diagonals of k k^T and q q^T; then a warp takes a head, inverts I + L and adds the gates.  The
 // inverse is taken without gates, which a product of decays could not survive, and gated element by
 // element afterwards, on its way from registers to the WY factors.
 #include "common/chunk/make_wy.cuh"
-#include "common/chunk/sequences.cuh"
 #include "common/copy.cuh"
 #include "common/launch.cuh"
 #include "common/operands.cuh"
 #include "common/shared.cuh"
-#include "common/tile/tile.cuh"
 #include "gdn_prefill_chunks/key.h"
 
 #ifdef CUBINERY_KEY
@@ -22,22 +23,14 @@ constexpr cubinery::GdnPrefillChunksKey kKey{};  // stand-alone build: nvcc, cla
 #endif
 static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning space");
 
+#include "gdn_prefill_chunks/channels.cuh"
+#include "gdn_prefill_chunks/chunk.cuh"
+
 namespace {
 
-using namespace cubinery;  // NOLINT: a translation unit of its own
-
-constexpr int kChunk = kKey.chunk_size;
-constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
-constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
 
-using Maker = dev::WyMaker<dev::WyShape{.dtype = kKey.dtype,
-                                        .chunk_size = kChunk,
-                                        .key_dim = kKey.key_dim,
-                                        .use_qk_l2norm = kKey.inputs.use_qk_l2norm,
-                                        .warps = kKey.warps}>;
-
-extern __shared__ __align__(16) unsigned char shared[];
+using Maker = dev::WyMaker<kWyShape>;
 
 // fp32 tiles over the dead rows of k and q: k^ k^T and scale q^ k^T.  Behind them, what the inverse
 // of the warp's head takes, then norms and the heads' gates.
@@ -56,12 +49,6 @@ __device__ dev::GatesOfHead gates_of(int head) {
   float* const sums = producer().norms.q + (1 + 2 * head) * kChunk;
   return {.sums = sums, .betas = sums + kChunk};
 }
-
-struct Chunk {
-  long long batch;
-  long long first;  // token
-  int tokens;       // fewer than kChunk at the end of a sequence
-};
 
 constexpr int kTokensOfLane = dev::tokens_of_lane(kChunk);
 constexpr int kHeadsOfWarp = (kMaxHeadsPerBlock + kKey.warps - 1) / kKey.warps;
@@ -94,8 +81,9 @@ __device__ void store_gates(const Gates& gates, const GdnPrefillChunksParams& p,
   for (int n = 0; n < kHeadsOfWarp; ++n) {
     const int i = threadIdx.x / 32 + n * kKey.warps;
     if (i >= p.heads_per_block) break;
-    dev::store_gates<kKey, kChunk>(gates_of(i), dev::gates_of_tokens<kKey>(p.gates, first_head + i),
-                                   gates.given[n], tokens);
+    dev::store_gates<kKey, kChunk>(
+        gates_of(i), dev::gates_of_tokens<kKey>(p.gates, first_head + i, p.lower_bound),
+        gates.given[n], tokens);
   }
 }
 
@@ -118,27 +106,51 @@ __device__ void for_rows_of_warp(Function f) {
   }
 }
 
-// The chunk of a slot.  No tokens: the slot is not used.
-__device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
-  long long n;
-  dev::Sequence sequence;
-  if constexpr (kKey.varlen) {
-    constexpr DType kIndex = kKey.cu_seqlens_dtype;
-    n = dev::sequence_of_slot<kIndex>(slot, kChunk, p.cu_seqlens, p.sequences);
-    sequence = dev::packed_sequence<kChunk, kIndex>(n, p.cu_seqlens);
-  } else {
-    n = slot / ((p.tokens + kChunk - 1) / kChunk);
-    sequence = dev::dense_sequence<kChunk>(n, p.tokens);
+// The WY factors of heads that share their keys and queries.
+__device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
+                             int first_head) {
+  Gates gates;
+  load_gates(gates, p, chunk, first_head);
+  copy_rows(p, chunk, first_head);
+  store_gates(gates, p, chunk.tokens, first_head);
+  dev::wait_copies<0>();
+  // Orders everybody's copies before the products and norms.
+  __syncthreads();
+  const RowMatrix k{dev::shared_address(shared)};
+  const RowMatrix q{k.address + kRowsBytes};
+  Maker::Rows rows[kKey.warps == 1 ? 2 : 1];
+  for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
+    producer().template multiply_rows<kProduct, kFirst>(rows[n], k, q);
+    producer().template store_norms<kProduct, kFirst>(rows[n]);
+  });
+  // Orders the norms before their use, and the last reading of the rows before the tiles that
+  // overwrite them.
+  __syncthreads();
+  for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
+    producer().template store_rows<kProduct, kFirst>(rows[n], p.scale);
+  });
+
+  // Orders products and gates before what each warp makes of them.
+  __syncthreads();
+  for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
+    const dev::GatesOfHead of_head = gates_of(i);
+    Maker::Inverse inverse(producer().kk_tiles, of_head.betas, inverse_scratch());
+    inverse.compute();
+    char* wy = static_cast<char*>(p.wy) +
+               (static_cast<long long>(slot) * p.heads + first_head + i) * kWy.bytes;
+    producer().store_matrices(wy, inverse, of_head);
+    producer().store_vectors(wy, of_head, chunk.tokens, p.scale);
   }
-  const long long first = (slot - sequence.slot) * kChunk;  // in the sequence
-  long long tokens = sequence.tokens - first;
-  // Malformed bounds must not reach memory.
-  const bool inside = first >= 0 && sequence.first >= 0 && tokens > 0 &&
-                      sequence.first + sequence.tokens <= p.tokens;
-  if (tokens > kChunk) tokens = kChunk;
-  return {.batch = sequence.batch,
-          .first = sequence.first + first,
-          .tokens = inside ? static_cast<int>(tokens) : 0};
+}
+
+template <bool kChannels = kKey.inputs.decay == gdn::Decay::kChannel>
+__device__ void make_wy(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
+                        int first_head) {
+  if constexpr (kChannels) {
+    make_channel_wy(p, chunk, slot, first_head);
+  } else {
+    make_head_wy(p, chunk, slot, first_head);
+  }
 }
 
 }  // namespace
@@ -164,42 +176,5 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
   const Chunk chunk = chunk_of(p, slot);
   if (chunk.tokens == 0) return;  // all threads
 
-  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim,
-                                dev::PlainRows<kStride * size_of(kKey.dtype)>, threads(kKey)>;
-  Gates gates;
-  load_gates(gates, p, chunk, first_head);
-  Copier(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, first_head}))
-      .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
-  Copier(p.q, dev::row_at<kKey.dtype>(p.q, {chunk.batch, chunk.first, first_head}))
-      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
-  dev::commit_copies();
-  store_gates(gates, p, chunk.tokens, first_head);
-  dev::wait_copies<0>();
-  // Orders everybody's copies before the products and norms.
-  __syncthreads();
-  const dev::SharedMatrix<kKey.dtype, kStride> k{dev::shared_address(shared)};
-  const dev::SharedMatrix<kKey.dtype, kStride> q{k.address + kRowsBytes};
-  Maker::Rows rows[kKey.warps == 1 ? 2 : 1];
-  for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
-    producer().template multiply_rows<kProduct, kFirst>(rows[n], k, q);
-    producer().template store_norms<kProduct, kFirst>(rows[n]);
-  });
-  // Orders the norms before their use, and the last reading of the rows before the tiles that
-  // overwrite them.
-  __syncthreads();
-  for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
-    producer().template store_rows<kProduct, kFirst>(rows[n], p.scale);
-  });
-
-  // Orders products and gates before what each warp makes of them.
-  __syncthreads();
-  for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
-    const dev::GatesOfHead of_head = gates_of(i);
-    Maker::Inverse inverse(producer().kk_tiles, of_head.betas, inverse_scratch());
-    inverse.compute();
-    char* wy = static_cast<char*>(p.wy) +
-               (static_cast<long long>(slot) * p.heads + first_head + i) * kWy.bytes;
-    producer().store_matrices(wy, inverse, of_head);
-    producer().store_vectors(wy, of_head, chunk.tokens, p.scale);
-  }
+  make_wy(p, chunk, slot, first_head);
 }

@@ -10,6 +10,8 @@
 namespace cubinery {
 
 struct GdnPrefillChunksKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::PrefillProblem explains each.
   int key_dim = 128;
   DType dtype = DType::kBF16;
@@ -36,8 +38,47 @@ constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
   return rows > used ? rows : used;
 }
 // Behind it: inverse norms of k and q, then gate sums and betas of each head.
-constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
+constexpr int head_shared_bytes(const GdnPrefillChunksKey& key) {
   return tile_area_bytes(key) + (2 + 2 * kMaxHeadsPerBlock) * key.chunk_size * 4;
+}
+
+// With a decay for each channel a block has one head.  Sums over channels are taken in groups of
+// them, always the same, so that their bits do not depend on the number of warps.
+constexpr int channel_groups(const GdnPrefillChunksKey& key) {
+  return key.key_dim < 64 ? key.key_dim / 16 : 4;
+}
+// Floats between rows of sums of g: eight rows of a column's pairs lie in different banks.
+constexpr int gate_row(const GdnPrefillChunksKey& key) { return key.key_dim + 8; }
+
+// Byte offsets in shared memory.
+struct ChannelPlaces {
+  int k, q;     // rows
+  int sums;     // of g
+  int kk, qk;   // fp32 tiles
+  int parts;    // of each group: a tile of both, and squares of q
+  int inverse;  // its scratch
+  int numbers;  // inverse norms of k and q, betas
+  int bytes;
+};
+inline constexpr int kChannelPartBytes = (2 * 16 * 16 + 16) * 4;
+constexpr ChannelPlaces channel_places(const GdnPrefillChunksKey& key) {
+  const int rows = key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
+  const int tiles = lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  ChannelPlaces places{};
+  places.q = rows;
+  places.sums = 2 * rows;
+  places.kk = places.sums + key.chunk_size * gate_row(key) * 4;
+  places.qk = places.kk + tiles;
+  places.parts = places.qk + tiles;
+  places.inverse = places.parts + channel_groups(key) * kChannelPartBytes;
+  places.numbers = places.inverse + kInverseScratchBytes;
+  places.bytes = places.numbers + 3 * key.chunk_size * 4;
+  return places;
+}
+
+constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
+  return key.inputs.decay == gdn::Decay::kChannel ? channel_places(key).bytes
+                                                  : head_shared_bytes(key);
 }
 
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
@@ -48,6 +89,8 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   if (key.warps != 1 && key.warps != 2 && key.warps != 4) return "warps must be 1, 2 or 4";
+  // The largest block of any architecture so far.
+  if (shared_bytes(key) > 227 * 1024) return "the chunk passes 227 KiB of shared memory";
   return nullptr;
 }
 
@@ -57,7 +100,7 @@ struct GdnPrefillChunksParams {
   InputRows<TokenStrides> q, k;
   GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
-  void* wy;          // [chunk_slots][heads] of chunk_wy().bytes
+  void* wy;          // [chunk_slots][heads] of wy_bytes()
   int* order;        // [sequences], varlen: written; see common/chunk/sequences.cuh
   unsigned* zeroed;  // [counters]: set to 0, for the kernels behind this one
   long long counters;
@@ -66,7 +109,8 @@ struct GdnPrefillChunksParams {
   int sequences;
   int slots;  // chunk_slots of the launch
   int heads;
-  int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock
+  int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock, with
+                        // a decay for each channel 1
   float scale;
   float lower_bound;
 };

@@ -29,16 +29,18 @@ class WarpCopier {
     if (chunk < end_of_span(unit)) {
       const unsigned stage = stage_of(chunk);
       const int left = static_cast<int>(unit.sequence.tokens) - chunk * kChunk;
-      k_.copy_next(stage, left, p.k);
-      if (kKey.segments && !kOutputs && chunk < unit.span.begin) {
-        q_.skip(p.q);  // there are no outputs
-      } else {
-        q_.copy_next(stage + kQueries, left, p.q);
+      if constexpr (!kChannels) {
+        k_.copy_next(stage, left, p.k);
+        if (kKey.segments && !kOutputs && chunk < unit.span.begin) {
+          q_.skip(p.q);  // there are no outputs
+        } else {
+          q_.copy_next(stage + kQueries, left, p.q);
+        }
       }
       v_.copy_next(stage + kValues, !kKey.segments || unit.role != Role::kTransition ? left : 0,
                    p.v);
-      dev::copy_bytes<kWy.bytes, 32>(stage + kWyAt, wy_);
-      wy_ += static_cast<long long>(p.heads) * kWy.bytes;
+      dev::copy_bytes<kWyBytes, 32>(stage + kWyAt, wy_);
+      wy_ += static_cast<long long>(p.heads) * kWyBytes;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
   }
@@ -59,12 +61,18 @@ class WarpCopier {
   const char* wy_;
 };
 
+// Where a stage has the rows that read the state, and those that write it.
+constexpr int kKeysAt = kChannels ? kWyAt + kChannelWy.keys : 0;
+constexpr int kQueriesAt = kChannels ? kWyAt + kChannelWy.queries : kQueries;
+constexpr int kUpdatesAt = kChannels ? kWyAt + kChannelWy.updates : 0;
+constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
+
 // (K S)^T, and (Q S)^T where there are outputs.
 template <bool kOutputs>
 __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
                            unsigned stage) {
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
-  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueries};
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage + kKeysAt};
+  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueriesAt};
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
 #pragma unroll
@@ -93,13 +101,17 @@ __device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTo
 // S <- decay S + K^T values.
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
-  dev::load_shared(decay, stage + kWyAt + kWy.decay);
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage};
+  if constexpr (!kChannels) dev::load_shared(decay, stage + kWyAt + kWy.decay);
+  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage + kUpdatesAt};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
-    dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
+    if constexpr (kChannels) {
+      scale_columns(state.tiles[k], Factors(stage + kWyAt, kChannelWy.decay, k));
+    } else {
+      dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
+    }
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       dev::mma(kSumApart ? added : state.tiles[k], values[i], keys.load_transposed(16 * i, 16 * k));
@@ -134,17 +146,17 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
   const dev::SharedMatrix<kKey.dtype, kValueRow> given{stage + kValues};
   correct_values(
       values, ks, [&](int i) { return given.load_transposed(16 * i, threadIdx.x / 32 * 16); },
-      [&](int i) { return Factors(wy, kWy.k_in, i); });
+      [&](int i) { return factors_of_tokens<kWy.k_in>(wy, i); });
   dev::Acc u[kTokens] = {};
   add_lower_product(u, values, wy);
   Tile scaled[kTokens];
-  round_values(values, scaled, u, [&](int i) { return Factors(wy, kWy.v_out, i); });
+  round_values(values, scaled, u, [&](int i) { return factors_of_tokens<kWy.v_out>(wy, i); });
   // The state first: the next chunk waits for it.
   update_state(state, scaled, stage);
   if constexpr (kOutputs) {
 #pragma unroll
-    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], Factors(wy, kWy.q_in, i));
-    add_lower_product(o, values, wy + kWy.attention);
+    for (int i = 0; i < kTokens; ++i) scale_columns(o[i], factors_of_tokens<kWy.q_in>(wy, i));
+    add_lower_product(o, values, wy + kAttention);
     output.write_next(o, p.o.stride.token, left);
   }
 }

@@ -29,6 +29,10 @@ constexpr int kSize = size_of(kKey.dtype);
 constexpr int kRow = key_row_elements(kKey);
 constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
+constexpr int kWyBytes = wy_bytes(kKey);
+// With a decay for each channel the WY factors are those of kChannelWy instead.
+constexpr bool kChannels = has_channel_decays(kKey);
+constexpr ChannelWy kChannelWy = channel_wy(kChunk, kKey.key_dim, kKey.dtype);
 
 // In a stage of shared memory k's rows and q's lie behind each other, then v's, the block's
 // columns. For wgmma those of k and q are the rows of one matrix, in blocks of columns.
@@ -44,7 +48,7 @@ struct Layout<true> {
 };
 // Byte offsets.
 constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);
-constexpr int kValues = 2 * kChunk * kRow * kSize;
+constexpr int kValues = kChannels ? 0 : 2 * kChunk * kRow * kSize;
 constexpr int kWyAt = kValues + kChunk * (kKey.wgmma ? kColumns : kValueRow) * kSize;
 
 using Tile = dev::Tile<kKey.dtype>;
@@ -128,7 +132,7 @@ __device__ int warp_column(const Unit& unit) { return unit.first_column + thread
 // The WY factors of a chunk of the unit's sequence and head.
 __device__ const char* wy_of(const GdnPrefillScanParams& p, const Unit& unit, int chunk) {
   return static_cast<const char*>(p.wy) +
-         ((unit.sequence.slot + chunk) * p.heads + unit.h) * kWy.bytes;
+         ((unit.sequence.slot + chunk) * p.heads + unit.h) * kWyBytes;
 }
 
 // Of the vector at byte `vector` of the WY factors in shared memory, the factors of this lane's
@@ -142,6 +146,17 @@ struct Factors {
     for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
 };
+// The same, or none where rows have them, with a decay for each channel.
+template <int kVector>
+__device__ Factors factors_of_tokens(unsigned wy, int i) {
+  if constexpr (kChannels) {
+    Factors ones;
+    ones.x[0][0] = ones.x[0][1] = ones.x[1][0] = ones.x[1][1] = 1.0f;
+    return ones;
+  } else {
+    return Factors(wy, kVector, i);
+  }
+}
 
 // acc[i][j] *= factors[j].
 __device__ void scale_columns(dev::Acc& acc, const Factors& factors) {

@@ -12,6 +12,8 @@
 namespace cubinery {
 
 struct GdnPrefillScanKey {
+  static constexpr bool kTakesChannelDecays = true;
+
   // The problem: gdn::PrefillProblem explains each.
   int key_dim = 128;
   int value_dim = 128;
@@ -26,7 +28,7 @@ struct GdnPrefillScanKey {
   bool wgmma = false;         // products by wgmma, only on sm_90a; else by mma.sync
   bool threads_copy = false;  // with wgmma: for tensors that TMA cannot read or write
   bool makes_wy = false;      // with wgmma: needs no gdn_prefill_chunks
-  gdn::Inputs inputs{};       // with makes_wy
+  gdn::Inputs inputs{};       // with makes_wy; else no more of it than `decay`
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -60,18 +62,26 @@ constexpr int swizzled_row_bytes(const GdnPrefillScanKey& key) {
 }
 // The same of v, and of outputs of 16 bits.
 inline constexpr int kSwizzledValueBytes = 128;
-// One stage of shared memory: k, q, the block's columns of v, and the chunk's WY factors.
+constexpr bool has_channel_decays(const GdnPrefillScanKey& key) {
+  return key.inputs.decay == gdn::Decay::kChannel;
+}
+// Of a chunk and head.
+constexpr int wy_bytes(const GdnPrefillScanKey& key) {
+  return wy_bytes(key.inputs.decay, key.chunk_size, key.key_dim, key.dtype);
+}
+
+// One stage of shared memory: k, q, the block's columns of v, and the chunk's WY factors, which
+// have the rows of keys and queries where each channel has a decay.
 constexpr int key_row_elements(const GdnPrefillScanKey& key) {
   return key.wgmma ? key.key_dim : padded_row(key.key_dim, key.dtype);
 }
 constexpr int stage_bytes(const GdnPrefillScanKey& key) {
-  const ChunkWy wy = chunk_wy(key.chunk_size, key.dtype);
   const int columns = 16 * key.warps;
-  const int row =
-      2 * key_row_elements(key) + (key.wgmma ? columns : padded_row(columns, key.dtype));
+  const int row = (has_channel_decays(key) ? 0 : 2 * key_row_elements(key)) +
+                  (key.wgmma ? columns : padded_row(columns, key.dtype));
   // wgmma reads whole matrices.
   const int matrices = 2 * key.chunk_size * key.chunk_size * size_of(key.dtype);
-  return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : wy.bytes);
+  return key.chunk_size * row * size_of(key.dtype) + (key.wgmma ? matrices : wy_bytes(key));
 }
 // Behind the stages, with wgmma: the rest of each one's WY factors, and two barriers for each
 // (common/hopper/tma.cuh).
@@ -135,14 +145,14 @@ constexpr GdnPrefillScanKey with_stages_in(int shared_limit, GdnPrefillScanKey k
 // Whether the copies of a chunk have more time than the work on the chunk in front of it.
 constexpr bool copies_far_ahead(const GdnPrefillScanKey& key) { return key.stages > 2; }
 
-// Whether the inputs are those of a key that has none.
+// Whether the inputs are those of a key that has none, but for `decay`.
 constexpr bool has_no_inputs(const GdnPrefillScanKey& key) {
   const gdn::Inputs& inputs = key.inputs;
   constexpr gdn::Inputs kNone{};
   return inputs.gate_dtype == kNone.gate_dtype && inputs.beta_dtype == kNone.beta_dtype &&
          inputs.a_log_dtype == kNone.a_log_dtype && inputs.dt_bias_dtype == kNone.dt_bias_dtype &&
-         inputs.decay == kNone.decay && inputs.gate_mode == kNone.gate_mode &&
-         inputs.beta_mode == kNone.beta_mode && inputs.use_qk_l2norm == kNone.use_qk_l2norm;
+         inputs.gate_mode == kNone.gate_mode && inputs.beta_mode == kNone.beta_mode &&
+         inputs.use_qk_l2norm == kNone.use_qk_l2norm;
 }
 
 constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
@@ -177,6 +187,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     // Never near the fastest on an H200 or an H100.
     if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
   }
+  if (has_channel_decays(key) && key.wgmma) return "decay = channel needs wgmma = false";
+  if (has_channel_decays(key) && key.segments) return "decay = channel needs segments = false";
   // A kernel that computes the same has the same key.
   if (!key.makes_wy && !has_no_inputs(key)) return "the inputs are of keys with makes_wy";
   if (key.makes_wy) {
@@ -185,6 +197,8 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     if (key.chunk_size != 32) return "makes_wy needs chunk_size = 32";
     if (key.stages < 4) return "makes_wy needs stages = 4 or 6";
     if (const char* reason = why_inputs_invalid(key)) return reason;
+    if (key.inputs.gate_mode == gdn::GateMode::kLowerBound)
+      return "makes_wy needs gate_mode = none, log, alpha or computed";
     // Compilers spill registers for others.
     if (key.states.dtype == DType::kBF16) return "makes_wy needs state_dtype = f32 or f16";
     if (key.checkpoints == gdn::Checkpoints::kBefore)

@@ -148,11 +148,20 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_with_makers([](auto& key) { key.stages = 3; }) == "makes_wy needs stages = 4 or 6");
   CHECK(broken_with_makers([](auto& key) { key.inputs.gate_dtype = DType::kI64; }) ==
         "gate_dtype must be f32, bf16 or f16");
+  CHECK(broken_with_makers([](auto& key) { key.inputs.gate_mode = gdn::GateMode::kLowerBound; }) ==
+        "makes_wy needs gate_mode = none, log, alpha or computed");
   CHECK(broken_with_makers([](auto& key) { key.states.dtype = DType::kBF16; }) ==
         "makes_wy needs state_dtype = f32 or f16");
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kBefore; }) ==
         "makes_wy needs checkpoints = none, after or at");
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kAt; }) == "none");
+  const auto with_channels = [](auto& key) { key.inputs.decay = gdn::Decay::kChannel; };
+  CHECK(broken_rule<Scan>(with_channels) == "none");
+  CHECK(broken_with_wgmma(with_channels) == "decay = channel needs wgmma = false");
+  CHECK(broken_rule<Scan>([&](auto& key) {
+          with_channels(key);
+          key.segments = true;
+        }) == "decay = channel needs segments = false");
   // Kernels that are one have one key.
   CHECK(broken_with_wgmma([](auto& key) { key.inputs.use_qk_l2norm = true; }) ==
         "the inputs are of keys with makes_wy");

@@ -24,6 +24,7 @@ namespace {
 using gdn::CommitProblem;
 using gdn::DecodeProblem;
 using gdn::GateMode;
+using gdn::PrefillProblem;
 using gdn::VerifyProblem;
 
 constexpr std::int64_t kRequests = 3;
@@ -34,6 +35,7 @@ void for_each_operator(GateMode mode, const Check& check) {
   check(with_channels(small_problem(), mode));
   check(with_channels(small_verify(), mode));
   check(with_channels(small_commit(), mode));
+  check(with_channels(small_prefill(), mode));
 }
 
 DecodeCase case_of(const DecodeProblem& problem, const CaseOptions& options = {.seed = seed()}) {
@@ -41,6 +43,9 @@ DecodeCase case_of(const DecodeProblem& problem, const CaseOptions& options = {.
 }
 VerifyCase case_of(const VerifyProblem& problem, const CaseOptions& options = {.seed = seed()}) {
   return {problem, uniform(kRequests, 5), options};
+}
+PrefillCase case_of(const PrefillProblem& problem, const CaseOptions& options = {.seed = seed()}) {
+  return {problem, uniform(kRequests, 75), options};
 }
 CommitCase case_of(const CommitProblem& problem, const CaseOptions& options = {.seed = seed()}) {
   return {problem, uniform(kRequests, 5), options};
@@ -113,6 +118,8 @@ double state_difference(const GdnCase& one, const GdnMemory& after,
 // others.
 TEST_CASE("ChannelDecay.ALowerBoundIsNoClampedSoftplus", "[gpu]") {
   for_each_operator(GateMode::kLowerBound, [](auto problem) {
+    // Prefill rounds products of decays to its operands' type.
+    if constexpr (requires { problem.segments; }) problem.dtype = DType::kF32;
     const CaseOptions options{.seed = seed(), .gates = GateDistribution::kInit};
     auto bounded = case_of(problem, options);
     const int dim = problem.key_dim;
@@ -227,6 +234,8 @@ TEST_CASE("ChannelDecay.GatesOfPaddingDoNotMatter", "[gpu][sanitize]") {
       check(VerifyCase(verify, shape, options), operators_of(verify));
       const CommitProblem commit = as_packed_pool(with_channels(small_commit(), mode));
       check(CommitCase(commit, shape, options), operators_of(commit));
+      const PrefillProblem prefill = as_packed_pool(with_channels(small_prefill(), mode));
+      check(PrefillCase(prefill, shape, options), operators_of(prefill));
     }
   }
 }

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -11,27 +10,6 @@
 #include "tests/gpu/launches.h"
 
 namespace cubinery::test {
-
-// A cover of pairs of the tuned fields: every configuration is right, and has the bits of those
-// with the same values of the fields that change them.  So many different bits there may be.
-inline std::size_t expect_agreeing_configurations(const DecodeCase& one) {
-  std::map<std::string, GdnMemory> first;
-  const std::vector<Configuration> all = configurations_of(one.problem());
-  std::vector<Configured<gdn::DecodeProblem>> chosen;
-  for (const std::size_t i : cover(all)) chosen.push_back({one.problem(), all[i]});
-  prewarm(chosen);
-  for (const auto& [problem, configuration] : chosen) {
-    const GdnMemory after = run_good(one, configuration);
-    std::string bits;
-    for (const TunedValue& value : configuration.values) {
-      if (value.changes_bits) bits += value.value + " ";
-    }
-    const auto [same, is_new] = first.emplace(bits, after);
-    INFO(to_text(configuration.values));
-    if (!is_new) CHECK(first_difference(after, same->second) == "");
-  }
-  return first.size();
-}
 
 // Each value of an option with each of these batches: a cover of pairs.
 inline void run_batches(const std::vector<gdn::DecodeProblem>& problems,

@@ -8,8 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "harness/rounding.h"
@@ -104,6 +107,30 @@ void prewarm(const std::vector<Configured<Problem>>& all) {
     (void)Problem::Operator::create(gpu().context(), all[i].problem, target,
                                     all[i].configuration.values);
   });
+}
+
+// A cover of pairs of the tuned fields: every configuration is right, and has the bits of those
+// with the same values of the fields that change them.  So many different bits there may be.
+template <class Case>
+std::size_t expect_agreeing_configurations(const Case& one) {
+  std::map<std::string, GdnMemory> first;
+  using Operator = typename Case::Operator;
+  using Problem = std::decay_t<decltype(std::declval<const Operator&>().problem())>;
+  const std::vector<Configuration> all = configurations_of<Problem>(one.problem());
+  std::vector<Configured<Problem>> chosen;
+  for (const std::size_t i : cover(all)) chosen.push_back({one.problem(), all[i]});
+  prewarm(chosen);
+  for (const auto& [problem, configuration] : chosen) {
+    const GdnMemory after = run_good(one, configuration);
+    std::string bits;
+    for (const TunedValue& value : configuration.values) {
+      if (value.changes_bits) bits += value.value + " ";
+    }
+    const auto [same, is_new] = first.emplace(bits, after);
+    INFO(to_text(configuration.values));
+    if (!is_new) CHECK(first_difference(after, same->second) == "");
+  }
+  return first.size();
 }
 
 // A cover of pairs of the problems' and the tuned fields, of the configurations that takes(problem,

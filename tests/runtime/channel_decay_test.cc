@@ -1,5 +1,4 @@
-// Arguments with a decay for each channel of k, and with a lower bound, as they are bound: those of
-// a prefill, too, which no kernel takes yet.
+// Arguments with a decay for each channel of k, and with a lower bound, as they are bound.
 #include <limits>
 #include <optional>
 #include <string>

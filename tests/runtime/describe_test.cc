@@ -79,8 +79,6 @@ TEST_CASE("TheChoicesAreWhatAFieldTakes", "[cpu]") {
     for (const std::string& text : texts) {
       Json object{{"state_location", "pool"}};                // which indices need
       if (op.name == "gdn_conv") object["split_qkv"] = true;  // and gates
-      // No prefill takes decays of channels yet, but where nothing decays.
-      if (op.name == "gdn_prefill" && field.name == "decay") object["gate_mode"] = "none";
       object[std::string(field.name)] = text;
       INFO(object.dump());
       const bool is_choice = std::count(field.choices.begin(), field.choices.end(), text) == 1;

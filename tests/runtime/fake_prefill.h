@@ -30,7 +30,8 @@ class FakePrefill {
   int chunk_size() const { return keys({}).chunks.chunk_size; }
   // Bytes of one slot of the workspace.
   std::size_t slot_bytes() const {
-    const int record = chunk_wy(chunk_size(), problem_.dtype).bytes;
+    const int record =
+        wy_bytes(problem_.inputs.decay, chunk_size(), problem_.key_dim, problem_.dtype);
     return static_cast<std::size_t>(record * problem_.heads.count());
   }
 
@@ -46,7 +47,8 @@ class FakePrefill {
                           .v = of_tokens(3, p.dtype, p.heads.v, p.value_dim),
                           .o = of_tokens(4, p.output_dtype, heads, p.value_dim)};
     if (p.inputs.gate_mode != gdn::GateMode::kNone)
-      args.g = of_tokens(5, p.inputs.gate_dtype, heads, 0);
+      args.g = of_tokens(5, p.inputs.gate_dtype, heads,
+                         p.inputs.decay == gdn::Decay::kChannel ? p.key_dim : 0);
     if (p.inputs.beta_mode != gdn::BetaMode::kOne)
       args.beta = of_tokens(6, p.inputs.beta_dtype, heads, 0);
     const bool pool = p.states.location == gdn::StateLocation::kPool;

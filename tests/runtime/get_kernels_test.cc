@@ -129,7 +129,7 @@ TEST_CASE("AProblemOfAListIsRefusedByItsPlace", "[cpu]") {
   CHECK(invalid.code() == Code::kInvalidArgument);
   CHECK(invalid.message() == "problems[1]: gdn_conv: width = 5; accepted: 2, 3, 4");
   const Status unsupported =
-      refused(gdn::PrefillProblem{.inputs = {.gate_mode = gdn::GateMode::kLowerBound}});
+      refused(gdn::PrefillProblem{.key_dim = 256, .segments = gdn::Segments::kAlways});
   CHECK(unsupported.code() == Code::kUnsupported);
   CHECK(unsupported.message().starts_with("problems[1]: gdn_prefill: no path"));
 }

@@ -316,6 +316,10 @@ TEST_CASE("TheWorkspaceHoldsOrderAndRecords", "[cpu]") {
   };
   CHECK(dense_bytes(0, 0) == 0);
   CHECK(dense_bytes(200, 2) == slots(200, 2) * dense.slot_bytes());
+  const FakePrefill channels({.inputs = {.decay = Decay::kChannel}});
+  CHECK(channels.slot_bytes() > 8 * dense.slot_bytes());
+  CHECK(channels.prefill().workspace_bytes({.tokens = 200, .sequences = 2}) ==
+        slots(200, 2) * channels.slot_bytes());
   const FakePrefill packed({.varlen = true});
   CHECK(packed.prefill().workspace_bytes({.tokens = 64, .sequences = 1}) ==
         256 + slots(64, 1) * packed.slot_bytes());
@@ -327,6 +331,19 @@ TEST_CASE("TheWorkspaceHoldsOrderAndRecords", "[cpu]") {
   CHECK(dense_bytes(kMost, kMost) == std::numeric_limits<std::size_t>::max());
   CHECK(packed.prefill().workspace_bytes({.tokens = 0, .sequences = kMost}) ==
         std::numeric_limits<std::size_t>::max());
+}
+
+// Heads that share keys and queries share a block, but not where each has decays inside their
+// products.
+TEST_CASE("ABlockOfChannelDecaysHasOneHead", "[cpu]") {
+  for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
+    const FakePrefill bench({.heads = {.q = 2, .k = 2, .v = 16}, .inputs = {.decay = decay}});
+    const auto launched = bench.launched(64, 1000);
+    const int heads = decay == Decay::kHead ? 8 : 1;
+    CHECK(launched.chunks_params.heads_per_block == heads);
+    const auto blocks = static_cast<unsigned>(launched.chunks_params.slots) * 16 / heads;
+    CHECK(launched.chunks->config.gridDimX == blocks);
+  }
 }
 
 // So a workspace for the largest launch is enough for all.

@@ -58,8 +58,13 @@ TEST_CASE("CheckpointsAreEverySoManySixteens", "[cpu]") {
 PrefillKeys chosen(const PrefillProblem& problem, int limit) {
   REQUIRE(problem.check().ok());
   const PrefillKeys keys = prefill_keys(problem, limit);
-  CHECK(keys.chunks.warps == 2);
+  CHECK(keys.chunks.warps == (problem.inputs.decay == Decay::kChannel ? 4 : 2));
   return keys;
+}
+
+PrefillProblem with_channels(PrefillProblem problem) {
+  problem.inputs.decay = Decay::kChannel;
+  return problem;
 }
 
 TEST_CASE("ChunksAreAsLongAsIsFastAndFits", "[cpu]") {
@@ -74,6 +79,20 @@ TEST_CASE("ChunksAreAsLongAsIsFastAndFits", "[cpu]") {
   CHECK(sizes({.key_dim = 256, .value_dim = 256}) == Sizes{32, 32, 32});
   CHECK(sizes({.dtype = DType::kF32}) == Sizes{32, 32, 32});
   CHECK(sizes({.key_dim = 256, .dtype = DType::kF32}) == Sizes{16, 16, 16});
+  // A stage has three rows of each token instead of two.
+  CHECK(sizes(with_channels({})) == Sizes{32, 32, 32});
+  CHECK(sizes(with_channels({.key_dim = 256})) == Sizes{16, 32, 32});
+  CHECK(sizes(with_channels({.dtype = DType::kF32})) == Sizes{16, 32, 32});
+}
+
+// The largest rows, where two stages of them pass what a block may have.
+TEST_CASE("LargeRowsOfChannelDecaysNeedSharedMemory", "[cpu]") {
+  for (const int limit : kLimits) {
+    const Target target = test::sm_90(limit);
+    const PrefillProblem problem = with_channels({.key_dim = 256, .dtype = DType::kF32});
+    const auto why = prefill_portable().why_not(problem, target);
+    CHECK(why.value_or("") == (limit == kLimits[0] ? "its blocks need more shared memory" : ""));
+  }
 }
 
 TEST_CASE("ChunksEndWhereCheckpointsAreKept", "[cpu]") {

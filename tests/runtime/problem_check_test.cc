@@ -109,27 +109,16 @@ TEMPLATE_TEST_CASE("TensorsAreFloatsAndIndicesIntegers", "[cpu]", DecodeProblem,
         op<P>() + "index_dtype = ?9; accepted: i32, i64");
 }
 
-// No path has a kernel for them yet.
-TEST_CASE("OtherGatesOfAPrefillHaveNoKernels", "[cpu]") {
-  const auto refused = [](const PrefillProblem& problem, Code code) {
-    CHECK(PrefillProblem::from_json(problem.to_json())->to_json() == problem.to_json());
-    const auto kernels = problem.kernels("sm_90a");
-    REQUIRE(!kernels);
-    CHECK(kernels.error().code() == code);
-    return std::string(kernels.error().message());
-  };
-  PrefillProblem problem;
-  problem.inputs.decay = Decay::kChannel;
-  CHECK(refused(problem, Code::kInvalidArgument)
-            .starts_with("gdn_prefill: decay = channel; accepted: head (no kernel of a prefill"));
-  problem.inputs.gate_mode = GateMode::kNone;  // nothing decays
-  CHECK(problem.kernels("sm_90a"));
-  problem = {};
-  problem.inputs.gate_mode = GateMode::kLowerBound;
-  CHECK(problem.check().ok());
-  CHECK(refused(problem, Code::kUnsupported)
-            .find("gate_mode = lower_bound; accepted: none, log, alpha, computed") !=
-        std::string::npos);
+TEST_CASE("EveryGateOfAPrefillHasKernels", "[cpu]") {
+  for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
+    for (const GateMode mode : {GateMode::kNone, GateMode::kLog, GateMode::kAlpha,
+                                GateMode::kComputed, GateMode::kLowerBound}) {
+      PrefillProblem problem;
+      problem.inputs.decay = decay;
+      problem.inputs.gate_mode = mode;
+      for (const char* arch : {"sm_80", "sm_90a", "sm_120a"}) CHECK(problem.kernels(arch));
+    }
+  }
 }
 
 TEMPLATE_TEST_CASE("AnUnknownArchitectureHasNoKernels", "[cpu]", DecodeProblem, PrefillProblem,

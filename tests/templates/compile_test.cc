@@ -193,6 +193,7 @@ Compilations prefill_problems() {
   Compilations all = for_families(test::prefill_extremes(), kChunksAndWidestScan);
   add(kernels_of(test::prefill_options(), "sm_90a", kChunksAndWidestScan), &all);
   add(kernels_of(test::prefill_head_sizes(), "sm_90a", kChunksAndWidestScan), &all);
+  add(for_families(test::channel_prefills(), kChunksAndWidestScan), &all);
   add(wgmma_scans(), &all);
   return all;
 }

@@ -518,6 +518,28 @@ inline std::vector<PrefillProblem> prefill_options() {
        .checkpoint_every = 16}};
 }
 
+// With a decay for each channel: each gate and dtype, and the largest rows that every architecture
+// has shared memory for.
+inline std::vector<PrefillProblem> channel_prefills() {
+  std::vector<PrefillProblem> problems = {
+      {.inputs = {.gate_mode = GateMode::kLowerBound, .use_qk_l2norm = true}, .varlen = true},
+      {.inputs = {.gate_dtype = DType::kBF16, .gate_mode = GateMode::kComputed},
+       .states = {.location = StateLocation::kPool},
+       .checkpoints = Checkpoints::kAt},
+      {.dtype = DType::kF16, .inputs = {.gate_mode = GateMode::kLowerBound}},
+      {.dtype = DType::kF32,
+       .output_dtype = DType::kF32,
+       .inputs = {.gate_mode = GateMode::kAlpha},
+       .states = {.layout = StateLayout::kKV},
+       .checkpoints = Checkpoints::kBefore},
+      {.key_dim = 16, .value_dim = 16, .dtype = DType::kF32},
+      {.key_dim = 96, .value_dim = 48, .inputs = {.gate_mode = GateMode::kLowerBound}},
+      {.key_dim = 256, .value_dim = 256, .states = {.dtype = DType::kBF16}},
+      {.key_dim = 224, .value_dim = 224, .dtype = DType::kF32}};
+  for (PrefillProblem& problem : problems) problem.inputs.decay = gdn::Decay::kChannel;
+  return problems;
+}
+
 inline std::vector<PrefillProblem> prefill_head_sizes() {
   std::vector<PrefillProblem> problems;
   for (const DType dtype : {DType::kBF16, DType::kF32}) {

@@ -631,14 +631,14 @@ class _KdaCall(_Call):
         if self.cu_seqlens is None:
             raise UnsupportedError(
                 f"{self.function}: sequences of {tokens} tokens; supported: 1 to {MOST_TOKENS} "
-                "(longer ones are a prefill, which has no decay for each channel)"
+                "(longer ones are a prefill, which cubinery.gdn_prefill is for)"
             )
         sequences = self.cu_seqlens.shape[0] - 1
         if tokens > sequences:
             raise UnsupportedError(
                 f"{self.function}: {sequences} packed sequences of {tokens} tokens; supported: "
                 f"{MOST_TOKENS} tokens in all, or one of each (longer ones are a prefill, which "
-                "has no decay for each channel)"
+                "cubinery.gdn_prefill is for)"
             )
 
     def _check_modes(self) -> None:

@@ -21,6 +21,9 @@ constexpr double kChunksFixedCycles = 140;
 constexpr double kChunksLone = 1.5;
 constexpr double kChunksLonePerWarp = 3;
 constexpr int kChunksRegisters = 128;
+// Of a chunk of 32 x 128 of a head whose channels have decays, four warps.
+constexpr double kChannelCycles = 8600;
+constexpr int kChannelRegisters = 160;
 // The second kernel's cycles for a chunk when a warp has the multiprocessor to itself: fixed, for
 // each token, and for each token of 128 key dims.  740, 1230, 2210 for 16, 32, 64 tokens.
 constexpr double kScanCycles = 250;
@@ -149,20 +152,30 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
          std::max({work, tail, bytes / copy_rate(target)});
 }
 
+// Of a multiprocessor in the first kernel for a block of so many heads.
+double chunk_cycles(const GdnPrefillChunksKey& key, int heads) {
+  const double size = key.chunk_size / 32.0;
+  const double products = key.dtype == DType::kF32 ? 2 : 1;
+  if (key.inputs.decay == Decay::kChannel) {
+    return kChannelCycles * products * size * key.key_dim / 128;
+  }
+  const double squares = size * size * products;
+  return kChunksSharedCycles * squares * key.key_dim / 128 +
+         heads * (kChunksFixedCycles + kChunksHeadCycles * squares);
+}
+
 double chunks_us(const GdnPrefillChunksKey& key, const PrefillLoad& load, const Target& target) {
   const std::int64_t slots = load.sequences * ((load.length + key.chunk_size - 1) / key.chunk_size);
   const int shared = heads_per_block(slots, load.heads, load.shared_heads, target.sm_count);
   const double blocks = static_cast<double>(slots) * load.heads / shared;
-  const double size = key.chunk_size / 32.0;
-  const double squares = size * size * (key.dtype == DType::kF32 ? 2 : 1);
-  const double cycles = kChunksSharedCycles * squares * key.key_dim / 128 +
-                        shared * (kChunksFixedCycles + kChunksHeadCycles * squares);
+  const double cycles = chunk_cycles(key, shared);
+  const int registers = key.inputs.decay == Decay::kChannel ? kChannelRegisters : kChunksRegisters;
   const double resident =
-      resident_blocks({kChunksRegisters, threads(key), shared_bytes(key)}, target);
+      resident_blocks({static_cast<double>(registers), threads(key), shared_bytes(key)}, target);
   const double waves = ceil_div(blocks, target.sm_count * resident);
   const double lone = waves * cycles * (kChunksLone + kChunksLonePerWarp / key.warps);
-  const double bytes =
-      static_cast<double>(slots) * load.heads * chunk_wy(key.chunk_size, key.dtype).bytes;
+  const double bytes = static_cast<double>(slots) * load.heads *
+                       wy_bytes(key.inputs.decay, key.chunk_size, key.key_dim, key.dtype);
   return kChunksStartUs + std::max(us_of(std::max(blocks / target.sm_count * cycles, lone), target),
                                    bytes / copy_rate(target));
 }

@@ -67,8 +67,7 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
     found.transitions =
         pieces.add(results * heads, segment_transition_bytes(scan.key_dim, scan.dtype));
   }
-  const std::int64_t wy = chunk_wy(scan.chunk_size, scan.dtype).bytes;
-  found.wy = pieces.add(slots, wy * heads);
+  found.wy = pieces.add(slots, std::int64_t{wy_bytes(scan)} * heads);
   found.bytes = pieces.bytes();
   return found;
 }

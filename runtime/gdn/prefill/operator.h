@@ -39,7 +39,7 @@ using PrefillPath = Path<PrefillProblem, PrefillRunner>;
 Point point_of(const PrefillProblem& problem, const PrefillSize& size);
 
 // Heads that share k and q heads, in a group that divides them all: the most that may share a block
-// of gdn_prefill_chunks.
+// of gdn_prefill_chunks.  One where each channel has a decay, which is the head's own.
 int shared_heads(const PrefillProblem& problem);
 
 // For a workspace, or a part of one.

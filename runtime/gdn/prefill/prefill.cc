@@ -81,6 +81,7 @@ Point point_of(const PrefillProblem&, const PrefillSize& size) {
 }
 
 int shared_heads(const PrefillProblem& problem) {
+  if (problem.inputs.decay == Decay::kChannel) return 1;
   const Heads& heads = problem.heads;
   const int group = std::gcd(heads.count() / heads.q, heads.count() / heads.k);
   int shared = std::min(group, kMaxHeadsPerBlock);

@@ -6,10 +6,6 @@ namespace cubinery::gdn {
 
 Status PrefillProblem::check() const {
   CUBINERY_RETURN_IF_ERROR(check_shared_fields(*this));
-  if (inputs.decay == Decay::kChannel && inputs.gate_mode != GateMode::kNone) {
-    return bad_field(kPrefillOp, "decay", value_text(inputs.decay),
-                     "head (no kernel of a prefill takes a decay for each channel yet)");
-  }
   if (checkpoints != Checkpoints::kNone && (checkpoint_every < 16 || checkpoint_every % 16 != 0)) {
     return bad_field(kPrefillOp, "checkpoint_every", value_text(checkpoint_every),
                      "multiples of 16 from 16 up");

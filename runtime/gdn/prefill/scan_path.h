@@ -42,7 +42,9 @@ class PrefillScanPath : public KeyedPath<PrefillProblem, PrefillRunner, GdnPrefi
     GdnPrefillScanKey& scan = std::get<1>(*keys);
     scan.wgmma = with_wgmma();
     scan.makes_wy = form_ == ScanForm::kFused;
-    if (!scan.makes_wy) scan.inputs = {};
+    if (!scan.makes_wy) scan.inputs = {.decay = scan.inputs.decay};
+    // A block has one head, and more to do for it.
+    if (scan.inputs.decay == Decay::kChannel) std::get<0>(*keys).warps = 4;
   }
 
   // With wgmma, the scan for tensors that TMA cannot read or write.

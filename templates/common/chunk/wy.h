@@ -17,9 +17,25 @@
 //                                     aside, is at most 2^bound times as large: the norm of
 //                                     e^g (I - beta k^ k^T) is the larger of e^g and
 //                                     e^g |1 - beta |k^|^2|
+//
+// With a decay for each channel of k, G_i is a row over channels and its exponentials stand inside
+// the sums over them, so that no factor of a token can have them.  With
+// L = strictlower(A_ij beta_j), products of rows element by element, and . their sum over channels:
+//
+//   A_ij = k^_i e^(G_i - G_j) . k^_j
+//   inverse     T = (I + L)^-1
+//   attention   P_ij = scale (q^_i e^(G_i - G_j) . k^_j) beta_j   j <= i
+//   keys        k^_i e^G_i            what S^T is multiplied by for what it recalls,
+//   queries     scale q^_i e^G_i      and for outputs
+//   updates     beta_i k^_i e^(G_C - G_i)
+//                                     what T's new value of token i is multiplied by on its way
+//                                     into the state
+//   decay       e^G_C                 a row
 #pragma once
 
+#include "common/key_rules.h"
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
 
 namespace cubinery {
 
@@ -58,6 +74,38 @@ constexpr ChunkWy chunk_wy(int chunk_size, DType dtype) {
   wy.bound = wy.decay + 4;
   wy.bytes = wy.decay + 16;
   return wy;
+}
+
+// With a decay for each channel: three matrices of a row for each token, as products read them from
+// shared memory, where they are copied with all else.
+struct ChannelWy {
+  // Byte offsets, all multiples of 16.
+  int attention;
+  int keys;
+  int queries;
+  int updates;
+  int decay;
+  int bytes;
+};
+
+// T's tiles come first.
+constexpr ChannelWy channel_wy(int chunk_size, int key_dim, DType dtype) {
+  const int matrix = lower_tiles(chunk_size) * 16 * 16 * size_of(dtype);
+  const int rows = chunk_size * padded_row(key_dim, dtype) * size_of(dtype);
+  ChannelWy wy{};
+  wy.attention = matrix;
+  wy.keys = 2 * matrix;
+  wy.queries = wy.keys + rows;
+  wy.updates = wy.queries + rows;
+  wy.decay = wy.updates + rows;
+  wy.bytes = wy.decay + key_dim * 4;
+  return wy;
+}
+
+// Of one chunk and head.
+constexpr int wy_bytes(gdn::Decay decay, int chunk_size, int key_dim, DType dtype) {
+  return decay == gdn::Decay::kChannel ? channel_wy(chunk_size, key_dim, dtype).bytes
+                                       : chunk_wy(chunk_size, dtype).bytes;
 }
 
 // What the inverse of a chunk takes of shared memory for each warp (inverse.cuh).
