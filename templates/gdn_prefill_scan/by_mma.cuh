@@ -12,6 +12,12 @@ __device__ unsigned stage_of(int chunk) {
   return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
 }
 
+// Where a stage has the rows that read the state, and those that write it.
+constexpr int kKeysAt = kChannels ? kWyAt + kChannelWy.keys : 0;
+constexpr int kQueriesAt = kChannels ? kWyAt + kChannelWy.queries : kQueries;
+constexpr int kUpdatesAt = kChannels ? kWyAt + kChannelWy.updates : 0;
+constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
+
 // Copies the unit's chunks, one after the other.  For one warp: the others' arithmetic must not
 // wait until the addresses of copies have been read.
 class WarpCopier {
@@ -39,7 +45,14 @@ class WarpCopier {
       }
       v_.copy_next(stage + kValues, !kKey.segments || unit.role != Role::kTransition ? left : 0,
                    p.v);
-      dev::copy_bytes<kWyBytes, 32>(stage + kWyAt, wy_);
+      if (kKey.segments && kChannels && !kOutputs && chunk < unit.span.begin) {
+        // There are no outputs, and no queries.
+        constexpr int kRest = kWyBytes - kChannelWy.updates;
+        dev::copy_bytes<kChannelWy.queries, 32>(stage + kWyAt, wy_);
+        dev::copy_bytes<kRest, 32>(stage + kUpdatesAt, wy_ + kChannelWy.updates);
+      } else {
+        dev::copy_bytes<kWyBytes, 32>(stage + kWyAt, wy_);
+      }
       wy_ += static_cast<long long>(p.heads) * kWyBytes;
     }
     dev::commit_copies();  // also when the group is empty: groups are counted
@@ -60,12 +73,6 @@ class WarpCopier {
   ValueRows v_;
   const char* wy_;
 };
-
-// Where a stage has the rows that read the state, and those that write it.
-constexpr int kKeysAt = kChannels ? kWyAt + kChannelWy.keys : 0;
-constexpr int kQueriesAt = kChannels ? kWyAt + kChannelWy.queries : kQueries;
-constexpr int kUpdatesAt = kChannels ? kWyAt + kChannelWy.updates : 0;
-constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
 
 // (K S)^T, and (Q S)^T where there are outputs.
 template <bool kOutputs>

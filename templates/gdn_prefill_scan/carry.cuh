@@ -37,7 +37,7 @@ class SliceCopier {
  public:
   static constexpr int kRing = kKey.segments ? ring_slices(kKey) : 2;
   static constexpr int kStates = kTransitionSlice;  // N's part, behind D's
-  static constexpr int kDecay = kTransitionSlice - 16;
+  static constexpr int kDecay = kTransitionSlice - kDecayBytes;
 
   __device__ SliceCopier(long long result, int slices) : result_(result), slices_(slices) {}
 

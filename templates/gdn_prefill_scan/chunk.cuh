@@ -205,12 +205,17 @@ __device__ void scale(dev::Acc& acc, float factor) {
   dev::for_each_element([&](int r, int c, int j) { acc.x[r][c][j] *= factor; });
 }
 
-// S <- decay S, with the decay at `at` in shared memory.
+// S <- decay S, with the decay, or those of channels, at `at` in shared memory.
 __device__ void scale_state(State& state, unsigned at) {
-  float decay;
-  dev::load_shared(decay, at);
+  if constexpr (kChannels) {
 #pragma unroll
-  for (int k = 0; k < kKeys; ++k) scale(state.tiles[k], decay);
+    for (int k = 0; k < kKeys; ++k) scale_columns(state.tiles[k], Factors(at, 0, k));
+  } else {
+    float decay;
+    dev::load_shared(decay, at);
+#pragma unroll
+    for (int k = 0; k < kKeys; ++k) scale(state.tiles[k], decay);
+  }
 }
 
 // Whether every row of o starts at a multiple of `bytes`.

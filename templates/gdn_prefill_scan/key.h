@@ -122,7 +122,7 @@ constexpr int carried_state_bytes(const GdnPrefillScanKey& key) {
   return 16 * key.warps * key.key_dim * size_of(key.dtype);
 }
 constexpr int slice_bytes(const GdnPrefillScanKey& key) {
-  return transition_slice_bytes(key.key_dim, key.dtype) + key.warps * 16 * 16 * 4;
+  return transition_slice_bytes(key.key_dim, key.dtype, key.inputs.decay) + key.warps * 16 * 16 * 4;
 }
 constexpr int ring_slices(const GdnPrefillScanKey& key) {
   const int fit = (key.stages * stage_bytes(key) - carried_state_bytes(key)) / slice_bytes(key);
@@ -188,7 +188,6 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
   }
   if (has_channel_decays(key) && key.wgmma) return "decay = channel needs wgmma = false";
-  if (has_channel_decays(key) && key.segments) return "decay = channel needs segments = false";
   // A kernel that computes the same has the same key.
   if (!key.makes_wy && !has_no_inputs(key)) return "the inputs are of keys with makes_wy";
   if (key.makes_wy) {

@@ -35,15 +35,18 @@ constexpr float kForgotten = -24.0f;
 
 // Chunks in front of segment `number`, which is not the first, that forget what is in front of
 // them, as few as possible; 0: there are none within half a segment and the 32 that a warp looks
-// at.
+// at, or each channel has a decay.
 __device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit,
                                 const Segment& segment, int number) {
-  const int i = threadIdx.x % 32;
-  const bool may = i < segment.cut.chunks / 2;
   float bound = 0.0f;
-  if (may) {
-    const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
-    bound = *reinterpret_cast<const float*>(wy + kWy.bound);
+  bool may = false;
+  if constexpr (!kChannels) {
+    const int i = threadIdx.x % 32;
+    may = i < segment.cut.chunks / 2;
+    if (may) {
+      const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
+      bound = *reinterpret_cast<const float*>(wy + kWy.bound);
+    }
   }
   const float sum = dev::sum_of_lanes_before(bound) + bound;
   return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
@@ -66,7 +69,7 @@ __device__ char* state_at(const GdnPrefillScanParams& p, long long result) {
 }
 __device__ char* transition_at(const GdnPrefillScanParams& p, long long result) {
   return static_cast<char*>(p.segments.transitions) +
-         result * segment_transition_bytes(kKey.key_dim, kKey.dtype);
+         result * segment_transition_bytes(kKey.key_dim, kKey.dtype, kKey.inputs.decay);
 }
 
 // N^T's tiles of a block's columns lie behind each other; those of 16 keys:
@@ -120,7 +123,9 @@ __device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) 
 // D as the step from segment to segment takes it.  By mma.sync: in slices of 16 columns, right
 // operands, each with the decay behind it.  By wgmma: in halves of D's columns, each the rows of
 // D^T as one operand, and behind both the decay, once for every 16 columns.
-constexpr int kTransitionSlice = transition_slice_bytes(kKey.key_dim, kKey.dtype);
+constexpr int kDecayBytes = segment_decay_bytes(kKey.key_dim, kKey.inputs.decay);
+constexpr int kTransitionSlice =
+    transition_slice_bytes(kKey.key_dim, kKey.dtype, kKey.inputs.decay);
 constexpr int kTransitionRows = kKey.key_dim * kKey.key_dim * kSize;
 constexpr int kTransitionHalves = 2;
 constexpr int kTransitionHalf = kTransitionRows / kTransitionHalves;
@@ -130,7 +135,8 @@ using TransitionHalf =
 // The decay beside this warp's columns of D.
 __device__ float* decay_at(char* transition, const Unit& unit) {
   const int slice = warp_column(unit) / 16;
-  const int at = kKey.wgmma ? kTransitionRows + slice * 16 : (slice + 1) * kTransitionSlice - 16;
+  const int at =
+      kKey.wgmma ? kTransitionRows + slice * 16 : (slice + 1) * kTransitionSlice - kDecayBytes;
   return reinterpret_cast<float*>(transition + at);
 }
 
@@ -138,15 +144,35 @@ __device__ void store_decay(float decay, char* transition, const Unit& unit) {
   if (threadIdx.x % 32 == 0) *decay_at(transition, unit) = decay;
 }
 
+// Those of all channels, with each warp beside its columns.
+__device__ void store_channel_decays(const GdnPrefillScanParams& p, const Unit& unit,
+                                     char* transition) {
+#pragma unroll 1
+  for (int channel = threadIdx.x % 32; channel < kKey.key_dim; channel += 32) {
+    float decay = 1.0f;
+#pragma unroll 8
+    for (int i = unit.span.first; i < unit.span.end; ++i) {
+      const char* const wy = wy_of(p, unit, i);
+      decay *= reinterpret_cast<const float*>(wy + kChannelWy.decay)[channel];
+    }
+    decay_at(transition, unit)[channel] = decay;
+  }
+}
+
 // D from decay I + D, this warp's columns.  The decay is there already.
 __device__ void store_transition(const State& state, char* transition, const Unit& unit) {
   // Orders the decay's store before its reading.
   __syncwarp();
-  const float decay = *decay_at(transition, unit);
+  float decay[2];  // of this lane's columns
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int channel = kChannels ? warp_column(unit) + dev::tile_row() + 8 * r : 0;
+    decay[r] = decay_at(transition, unit)[channel];
+  }
   const auto d_at = [&](int k, int r, int c, int j) {
     const bool is_diagonal =
         warp_column(unit) == 16 * k && dev::tile_row() + 8 * r == dev::tile_column() + 8 * c + j;
-    return state.tiles[k].x[r][c][j] - (is_diagonal ? decay : 0.0f);
+    return state.tiles[k].x[r][c][j] - (is_diagonal ? decay[r] : 0.0f);
   };
   if constexpr (kKey.wgmma) {
     constexpr int kRows = kKey.key_dim / kTransitionHalves;

@@ -100,8 +100,12 @@ __device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit&
       return {state_at(p, result),
               (segment.is_carried_to() ? p.segments.finished : p.segments.ready) + result};
     }
-    const float decay = decay_of_span(p, unit);
-    if (computes()) store_decay(decay, transition_at(p, result), unit);
+    if constexpr (kChannels) {
+      if (computes()) store_channel_decays(p, unit, transition_at(p, result));
+    } else {
+      const float decay = decay_of_span(p, unit);
+      if (computes()) store_decay(decay, transition_at(p, result), unit);
+    }
     return {transition_at(p, result), p.segments.finished + result};
   }
   if (!segment.is_last()) return {};

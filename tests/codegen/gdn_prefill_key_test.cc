@@ -161,7 +161,7 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_rule<Scan>([&](auto& key) {
           with_channels(key);
           key.segments = true;
-        }) == "decay = channel needs segments = false");
+        }) == "none");
   // Kernels that are one have one key.
   CHECK(broken_with_wgmma([](auto& key) { key.inputs.use_qk_l2norm = true; }) ==
         "the inputs are of keys with makes_wy");

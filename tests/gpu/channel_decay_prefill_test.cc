@@ -267,5 +267,57 @@ TEST_CASE("ChannelDecayPrefill.NonFiniteInputsStayInTheirSequenceAndHead", "[gpu
                       prepare(problem, {size_of(shape)}), 70);
 }
 
+PrefillProblem in_segments(GateMode mode = GateMode::kLowerBound) {
+  PrefillProblem problem = packed(mode);
+  problem.segments = gdn::Segments::kAlways;
+  return problem;
+}
+
+// Segments have 64 tokens.
+TEST_CASE("ChannelDecaySegments.LengthsAroundEverySegment", "[gpu][prefill]") {
+  for (const std::int64_t length : {63, 64, 65, 95, 96, 97, 127, 128, 129, 191, 192, 193, 640}) {
+    PrefillProblem problem = dense();
+    problem.segments = gdn::Segments::kAlways;
+    run_case(problem, uniform(2, length));
+    run_case(in_segments(), {.lengths = {length, 1, length + 1, 0, 70}, .lead = 65, .tail = 3});
+  }
+}
+
+TEST_CASE("ChannelDecaySegments.EveryGateDistribution", "[gpu][prefill][sanitize]") {
+  for (const GateMode mode : kModes) {
+    for (const DType dtype : kFloats) {
+      PrefillProblem problem = in_segments(mode);
+      problem.dtype = dtype;
+      problem.inputs.use_qk_l2norm = true;
+      for (const GateDistribution gates : kGateDistributions) {
+        CaseOptions options;
+        options.gates = gates;
+        run_case(problem, {.lengths = {1000, 333}}, options);
+      }
+    }
+  }
+}
+
+TEST_CASE("ChannelDecaySegments.EveryDimAndState", "[gpu][prefill]") {
+  for (const int dim : {16, 48, 128}) {
+    for (const DType state_dtype : kFloats) {
+      PrefillProblem problem = in_segments();
+      problem.key_dim = problem.value_dim = dim;
+      problem.states.dtype = state_dtype;
+      problem.checkpoints = Checkpoints::kBefore;
+      problem.checkpoint_every = 64;
+      run_case(problem, {.lengths = {700, 64, 0, 129}});
+    }
+  }
+}
+
+TEST_CASE("ChannelDecaySegments.StatesInPlace", "[gpu][prefill]") {
+  PrefillProblem problem = in_segments();
+  problem.states.location = StateLocation::kPool;
+  for (const std::int64_t every : {1, 2}) {
+    run_case(problem, {.lengths = {900, 70, 400, 300}}, {.seed = seed(), .fresh_every = every});
+  }
+}
+
 }  // namespace
 }  // namespace cubinery::test::channel_decay_prefill_test

@@ -50,6 +50,8 @@ struct CutCost {
 };
 constexpr CutCost kMmaCut{.us = 12, .carry_us = 3, .share = 0.4};
 constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9, .share = 0.46};
+// Where channels have decays all heads have N and D.
+constexpr double kChannelShare = 0.9;
 // The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
 // cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
 // of the multiprocessor for each block, all for 128 key dims.
@@ -207,8 +209,9 @@ double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanK
   const double once = scan_us(scan, cut, target);
   const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
   const auto carries = static_cast<double>(longest - 1);
+  const double share = has_channel_decays(scan) ? kChannelShare : cost.share;
   const double joined =
-      once * cost.share * carries / static_cast<double>(longest) + carries * cost.carry_us;
+      once * share * carries / static_cast<double>(longest) + carries * cost.carry_us;
   return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
 }
 

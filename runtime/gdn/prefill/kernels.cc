@@ -64,8 +64,8 @@ Places places_of(const PrefillProblem& problem, const PrefillKernels& keys,
     const std::int64_t results = rule->most_results(tokens, sequences);
     found.counters = pieces.add(segment_counters(results, heads), sizeof(unsigned));
     found.states = pieces.add(results * heads, segment_state_bytes(scan.key_dim, scan.value_dim));
-    found.transitions =
-        pieces.add(results * heads, segment_transition_bytes(scan.key_dim, scan.dtype));
+    found.transitions = pieces.add(
+        results * heads, segment_transition_bytes(scan.key_dim, scan.dtype, scan.inputs.decay));
   }
   found.wy = pieces.add(slots, std::int64_t{wy_bytes(scan)} * heads);
   found.bytes = pieces.bytes();

@@ -44,8 +44,8 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     // Fewer candidates to measure: others were not faster where these were measured.
     const auto& [chunks, scan, choice] = keys;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
-           chunks.warps == GdnPrefillChunksKey{}.warps && has_usual_stages(scan, target) &&
-           fit(kernels_of(keys), problem, target);
+           chunks.warps == std::get<0>(fixed_keys(problem)).warps &&
+           has_usual_stages(scan, target) && fit(kernels_of(keys), problem, target);
   }
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override {

@@ -10,8 +10,12 @@
 //              those below fp32's last bit.  Then a run of these chunks from a state of zero gives
 //              it.  ChunkWy::bound says how far a chunk decays, whatever the state.
 //   carried    S_(j+1) = decay_j S_j + D_j S_j + N_j, where the segment j, run from a state of
-//   zero,
-//              ends with N_j, and run from the identity without values, with decay_j I + D_j.
+//              zero, ends with N_j, and run from the identity without values, with
+//              decay_j I + D_j.
+//
+// With a decay for each channel decay_j is one for each row of S, and all states are carried: what
+// a key takes from a channel that decays late to one that has decayed early, no bound that is
+// cheap leaves much of.
 //
 // N of a segment that no state is carried to is the state behind it: what the next one goes on
 // from. Segment j's N and D are looked for at first token / tokens of a segment + j.  Only segments
@@ -19,6 +23,7 @@
 #pragma once
 
 #include "cubinery/dtype.h"
+#include "cubinery/gdn_types.h"
 
 namespace cubinery {
 
@@ -47,13 +52,16 @@ constexpr long long segment_results(long long tokens, long long segment_tokens) 
 constexpr long long segment_state_bytes(int key_dim, int value_dim) {
   return 4LL * key_dim * value_dim;
 }
-// Of 16 columns of D, and of the decay.
-constexpr int transition_slice_bytes(int key_dim, DType dtype) {
-  return 16 * key_dim * size_of(dtype) + 16;
+// Of the decay, and of 16 columns of D with all of it.
+constexpr int segment_decay_bytes(int key_dim, gdn::Decay decay) {
+  return decay == gdn::Decay::kChannel ? key_dim * 4 : 16;
+}
+constexpr int transition_slice_bytes(int key_dim, DType dtype, gdn::Decay decay) {
+  return 16 * key_dim * size_of(dtype) + segment_decay_bytes(key_dim, decay);
 }
 // Of one segment and head: D.
-constexpr long long segment_transition_bytes(int key_dim, DType dtype) {
-  return key_dim / 16 * transition_slice_bytes(key_dim, dtype);
+constexpr long long segment_transition_bytes(int key_dim, DType dtype, gdn::Decay decay) {
+  return key_dim / 16 * transition_slice_bytes(key_dim, dtype, decay);
 }
 // Counters of a launch: tickets, then three for each segment and head with results.
 constexpr long long segment_counters(long long results, int heads) {
