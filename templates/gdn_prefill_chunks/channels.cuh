@@ -32,6 +32,10 @@ constexpr int kBlocks = kChunk / 16;
 constexpr int kGroups = channel_groups(kKey);
 constexpr int kGateRow = gate_row(kKey);
 
+// Whether 16 rows decay by no more than the operands' type holds (gdn::kLeastLowerBound).
+constexpr bool kBounded =
+    kKey.inputs.gate_mode == gdn::GateMode::kLowerBound && kKey.dtype != DType::kF16;
+
 using Sums = dev::SharedMatrix<DType::kF32, kGateRow>;
 using ChannelNorms = dev::Norms<kNormalises>;
 using Tile = dev::Tile<kKey.dtype>;
@@ -124,7 +128,7 @@ struct Pair {
 // Adds a product for a tile on the diagonal from rows `first` on, with halves of kHalf rows, to
 // what other elements may get anything of.
 template <int kHalf>
-__device__ void add_level(Pair& level, const Acc& k, const Acc& q, const Acc& sums, int first,
+__device__ void add_level(Acc& kk, Acc& qk, const Acc& k, const Acc& q, const Acc& sums, int first,
                           int d) {
   Acc factors;
   if constexpr (kHalf == 8) {
@@ -149,17 +153,36 @@ __device__ void add_level(Pair& level, const Acc& k, const Acc& q, const Acc& su
   const auto of = [&](int r, int c, int j) { return factors.x[r][c][j]; };
   const Tile keys = scaled(k, of), queries = scaled(q, of);
   if constexpr (kHalf == 8 && kKey.dtype != DType::kF32) {
-    dev::mma_half(level.kk, keys, keys, 0);
-    dev::mma_half(level.qk, queries, keys, 0);
+    dev::mma_half(kk, keys, keys, 0);
+    dev::mma_half(qk, queries, keys, 0);
   } else {
-    dev::mma(level.kk, keys, keys);
-    dev::mma(level.qk, queries, keys);
+    dev::mma(kk, keys, keys);
+    dev::mma(qk, queries, keys);
   }
 }
 
-// The tile on the diagonal, from that of each size of halves (8, 4, 2, 1), and the diagonal's
-// elements of this lane's rows.
-__device__ Acc joined(const Acc (&levels)[4], const float (&diagonal)[2]) {
+// The same of decays that are e^-5 at least: all elements below the diagonal, with the tile's first
+// row in the place of a row between them.  Its factors for columns are e^75 at most.
+__device__ void add_bounded(Acc& kk, Acc& qk, const Acc& k, const Acc& q, const Acc& sums,
+                            int first, int d) {
+  const Anchor anchor(first, d);
+  Acc factors, inverse;
+  dev::for_each_element([&](int r, int c, int j) {
+    const float up = sums.x[r][c][j] - anchor.x[c][j];
+    factors.x[r][c][j] = dev::exp2(up);
+    inverse.x[r][c][j] = dev::exp2(-up);
+  });
+  const auto of_rows = [&](int r, int c, int j) { return factors.x[r][c][j]; };
+  const Tile columns = scaled(k, [&](int r, int c, int j) { return inverse.x[r][c][j]; });
+  dev::mma(kk, scaled(k, of_rows), columns);
+  dev::mma(qk, scaled(q, of_rows), columns);
+}
+
+// The products for a tile on the diagonal: of each size of halves (8, 4, 2, 1), or one.
+constexpr int kLevels = kBounded ? 1 : 4;
+
+// That tile, and the diagonal's elements of this lane's rows.
+__device__ Acc joined(const Acc (&levels)[kLevels], const float (&diagonal)[2]) {
   const int row = dev::tile_row();
   Acc tile{};
 #pragma unroll
@@ -169,9 +192,12 @@ __device__ Acc joined(const Acc (&levels)[4], const float (&diagonal)[2]) {
     tile.x[1][0][j] = levels[0].x[1][0][j];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float below = apart >= 4   ? levels[1].x[half][half][j]
-                          : apart >= 2 ? levels[2].x[half][half][j]
-                                       : levels[3].x[half][half][j];
+      const int level = kBounded ? 0 : 1;
+      float below = levels[level].x[half][half][j];
+      if constexpr (!kBounded) {
+        if (apart < 4) below = levels[2].x[half][half][j];
+        if (apart < 2) below = levels[3].x[half][half][j];
+      }
       tile.x[half][half][j] = row > column ? below : row == column ? diagonal[half] : 0.0f;
     }
   }
@@ -180,7 +206,7 @@ __device__ Acc joined(const Acc (&levels)[4], const float (&diagonal)[2]) {
 
 // A group's part of tile (row, row) of both products, and of the squares of this lane's rows of q.
 __device__ Pair multiply_diagonal(int group, int row, float (&q_squares)[2]) {
-  Acc kk[4] = {}, qk[4] = {};
+  Acc kk[kLevels] = {}, qk[kLevels] = {};
   float k_squares[2] = {}, products[2] = {};
 #pragma unroll 1
   for (int d = 16 * group; d < kKey.key_dim; d += 16 * kGroups) {
@@ -192,15 +218,14 @@ __device__ Pair multiply_diagonal(int group, int row, float (&q_squares)[2]) {
       products[r] = fmaf(q.x[r][c][j], k.x[r][c][j], products[r]);
       q_squares[r] = fmaf(q.x[r][c][j], q.x[r][c][j], q_squares[r]);
     });
-    const auto add = [&]<int kHalf>(int level) {
-      Pair pair{.kk = kk[level], .qk = qk[level]};
-      add_level<kHalf>(pair, k, q, sums, 16 * row, d);
-      kk[level] = pair.kk, qk[level] = pair.qk;
-    };
-    add.template operator()<8>(0);
-    add.template operator()<4>(1);
-    add.template operator()<2>(2);
-    add.template operator()<1>(3);
+    if constexpr (kBounded) {
+      add_bounded(kk[0], qk[0], k, q, sums, 16 * row, d);
+    } else {
+      add_level<8>(kk[0], qk[0], k, q, sums, 16 * row, d);
+      add_level<4>(kk[1], qk[1], k, q, sums, 16 * row, d);
+      add_level<2>(kk[2], qk[2], k, q, sums, 16 * row, d);
+      add_level<1>(kk[3], qk[3], k, q, sums, 16 * row, d);
+    }
   }
 #pragma unroll
   for (int r = 0; r < 2; ++r) {
