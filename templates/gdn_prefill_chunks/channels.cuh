@@ -12,6 +12,7 @@
 
 #include "common/chunk/inverse.cuh"
 #include "common/chunk/make_wy.cuh"
+#include "common/chunk/wy_rows.cuh"
 #include "common/chunk/wy_tiles.cuh"
 #include "common/gates.cuh"
 #include "common/math.cuh"
@@ -404,14 +405,16 @@ __device__ void store_rows(char* wy, float scale, int thread) {
       queries[e] = of_q * q.get(e) * before;
       updates[e] = of_update * k.get(e) * dev::exp2(last - sum);
     }
-    const auto put = [&](int matrix, const float(&values)[kEach]) {
+    const auto put = [&](int place, const float(&values)[kEach]) {
       Piece piece;
       piece.set(values);
-      dev::store_vector(wy + matrix + at, piece);
+      dev::store_vector(wy + place, piece);
     };
-    put(kChannelWy.keys, keys);
-    put(kChannelWy.queries, queries);
-    put(kChannelWy.updates, updates);
+    using ReadRows = dev::WyRows<2 * kChunk, kKey.key_dim, kKey.dtype>;
+    using WrittenRows = dev::WyRows<kChunk, kKey.key_dim, kKey.dtype>;
+    put(kChannelWy.keys + ReadRows::at(row, channel / kEach), keys);
+    put(kChannelWy.keys + ReadRows::at(kChunk + row, channel / kEach), queries);
+    put(kChannelWy.updates + WrittenRows::at(row, channel / kEach), updates);
   }
 }
 

@@ -12,11 +12,11 @@ __device__ unsigned stage_of(int chunk) {
   return dev::shared_address(shared) + chunk % kKey.stages * stage_bytes(kKey);
 }
 
-// Where a stage has the rows that read the state, and those that write it.
+// Where a stage has the rows that read the state, keys and then queries, and those that write it.
 constexpr int kKeysAt = kChannels ? kWyAt + kChannelWy.keys : 0;
-constexpr int kQueriesAt = kChannels ? kWyAt + kChannelWy.queries : kQueries;
 constexpr int kUpdatesAt = kChannels ? kWyAt + kChannelWy.updates : 0;
-constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
+using ReadMatrix = MatricesOf<kChannels>::Read;
+using WrittenMatrix = MatricesOf<kChannels>::Written;
 
 // Copies the unit's chunks, one after the other.  For one warp: the others' arithmetic must not
 // wait until the addresses of copies have been read.
@@ -48,7 +48,12 @@ class WarpCopier {
       if (kKey.segments && kChannels && !kOutputs && chunk < unit.span.begin) {
         // There are no outputs, and no queries.
         constexpr int kRest = kWyBytes - kChannelWy.updates;
-        dev::copy_bytes<kChannelWy.queries, 32>(stage + kWyAt, wy_);
+        dev::copy_bytes<kChannelWy.keys, 32>(stage + kWyAt, wy_);
+#pragma unroll
+        for (int run = 0; run < ReadRows::kRuns; ++run) {
+          const int at = kChannelWy.keys + run * ReadRows::kRunStride;
+          dev::copy_bytes<ReadRows::run_bytes(kChunk), 32>(stage + kWyAt + at, wy_ + at);
+        }
         dev::copy_bytes<kRest, 32>(stage + kUpdatesAt, wy_ + kChannelWy.updates);
       } else {
         dev::copy_bytes<kWyBytes, 32>(stage + kWyAt, wy_);
@@ -78,8 +83,7 @@ class WarpCopier {
 template <bool kOutputs>
 __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
                            unsigned stage) {
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage + kKeysAt};
-  const dev::SharedMatrix<kKey.dtype, kRow> queries{stage + kQueriesAt};
+  const ReadMatrix rows{stage + kKeysAt};
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
 #pragma unroll
@@ -87,8 +91,8 @@ __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], con
     const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      dev::mma(ks[i], s, keys.load(16 * i, 16 * k));
-      if constexpr (kOutputs) dev::mma(qs[i], s, queries.load(16 * i, 16 * k));
+      dev::mma(ks[i], s, rows.load(16 * i, 16 * k));
+      if constexpr (kOutputs) dev::mma(qs[i], s, rows.load(kChunk + 16 * i, 16 * k));
     }
   }
 }
@@ -109,7 +113,7 @@ __device__ void add_lower_product(dev::Acc (&sums)[kTokens], const Tile (&x)[kTo
 __device__ void update_state(State& state, const Tile (&values)[kTokens], unsigned stage) {
   float decay;
   if constexpr (!kChannels) dev::load_shared(decay, stage + kWyAt + kWy.decay);
-  const dev::SharedMatrix<kKey.dtype, kRow> keys{stage + kUpdatesAt};
+  const WrittenMatrix keys{stage + kUpdatesAt};
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
     float(&s)[2][2][2] = state.tiles[k].x;

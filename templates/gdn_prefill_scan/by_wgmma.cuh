@@ -20,6 +20,7 @@ namespace {
 constexpr bool kTma = !kKey.threads_copy;
 
 using SwizzledKeys = Layout<true>::Keys;
+using SwizzledUpdates = Layout<true>::Written;
 using SwizzledValues = Layout<true>::Values;
 
 // Stages take turns: the n-th chunk is in stage n % stages.
@@ -94,7 +95,7 @@ __device__ Plan plan_of(const GdnPrefillScanParams& p, const Unit& unit) {
 }
 
 __device__ const char* wy_of_chunk(const GdnPrefillScanParams& p, const Plan& at, int chunk) {
-  return at.wy + static_cast<long long>(chunk) * p.heads * kWy.bytes;
+  return at.wy + static_cast<long long>(chunk) * p.heads * kWyBytes;
 }
 
 // Where column `column` of a matrix in a stage starts.
@@ -113,6 +114,11 @@ __device__ void for_each_run(Function copy) {
          tiles * kTile);
   }
 }
+
+// Of the chunk's rows over channels, of one matrix.
+constexpr int kKeyRowsBytes = kChunk * kKey.key_dim * kSize;
+// What the WY factors have behind matrices.
+constexpr int kFactors = kChannels ? kChannelWy.decay : kWy.k_in;
 
 // Whether the outputs go by TMA.
 constexpr bool kWrites = kTma && size_of(kKey.output_dtype) == 2;
@@ -154,8 +160,6 @@ class TmaCopier {
   }
 
  private:
-  static constexpr int kRows = kChunk * kKey.key_dim * kSize;
-
   // Calls f(column, byte) for each box of the block's columns of v or o.
   template <class Function>
   static __device__ void for_each_box_of_values(Function f) {
@@ -180,17 +184,38 @@ class TmaCopier {
   __device__ void bring_keys(const GdnPrefillScanParams& p, int chunk, int to) const {
     const unsigned stage = stage_at(to);
     const unsigned barrier = filled_at(to);
-    dev::expect_bytes(barrier, kRows + (has_queries(chunk) ? kRows : 0) +
-                                   (producers(kKey) > 0 ? 0 : value_bytes() + kWy.bytes));
-    bring_rows(p.k_map, at_.k_head, chunk, stage, barrier);
-    if (has_queries(chunk)) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
+    const int queries = has_queries(chunk) ? kKeyRowsBytes : 0;
+    if constexpr (kChannels) {
+      dev::expect_bytes(barrier, kWyBytes - kKeyRowsBytes + queries + value_bytes());
+      bring_channel_rows(wy_of_chunk(p, at_, chunk), queries != 0, stage, barrier);
+    } else {
+      dev::expect_bytes(
+          barrier, kKeyRowsBytes + queries + (producers(kKey) > 0 ? 0 : value_bytes() + kWy.bytes));
+      bring_rows(p.k_map, at_.k_head, chunk, stage, barrier);
+      if (queries != 0) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
+    }
     if (producers(kKey) > 0) return;
     const char* wy = wy_of_chunk(p, at_, chunk);
     for_each_run([&](int place, int from, int bytes) {
       dev::copy_run(stage + kWyAt + place, wy + from, bytes, barrier);
-      dev::copy_run(stage + kWyAt + kMatrix + place, wy + kWy.attention + from, bytes, barrier);
+      dev::copy_run(stage + kWyAt + kMatrix + place, wy + kAttention + from, bytes, barrier);
     });
-    dev::copy_run(factors_at(to), wy + kWy.k_in, stage_factor_bytes(kKey), barrier);
+    dev::copy_run(factors_at(to), wy + kFactors, stage_factor_bytes(kKey), barrier);
+  }
+  // Keys, queries where the chunk has outputs, and updates.
+  static __device__ void bring_channel_rows(const char* wy, bool has_queries, unsigned stage,
+                                            unsigned barrier) {
+    const char* const keys = wy + kChannelWy.keys;
+    if (has_queries) {
+      dev::copy_run(stage, keys, 2 * kKeyRowsBytes, barrier);
+    } else {
+#pragma unroll
+      for (int run = 0; run < ReadRows::kRuns; ++run) {
+        const int at = run * ReadRows::kRunStride;
+        dev::copy_run(stage + at, keys + at, ReadRows::run_bytes(kChunk), barrier);
+      }
+    }
+    dev::copy_run(stage + kUpdates, wy + kChannelWy.updates, kKeyRowsBytes, barrier);
   }
   __device__ void bring_values(const GdnPrefillScanParams& p, int chunk, int to) const {
     if (!has_values()) return;
@@ -234,24 +259,31 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit,
   const unsigned thread = dev::ThisThreadInLoop::number();
   const unsigned stage = stage_at(to);
   const int token = at.token + chunk * kChunk;
-  KeyRows(p.k, row_of_head(p.k, at.row, token, at.k_head, 0)).copy_next(stage, left, p.k);
-  if (!kKey.segments || chunk >= unit.span.begin) {
-    KeyRows(p.q, row_of_head(p.q, at.row, token, at.q_head, 0))
-        .copy_next(stage + kQueries, left, p.q);
+  if constexpr (!kChannels) {
+    KeyRows(p.k, row_of_head(p.k, at.row, token, at.k_head, 0)).copy_next(stage, left, p.k);
+    if (!kKey.segments || chunk >= unit.span.begin) {
+      KeyRows(p.q, row_of_head(p.q, at.row, token, at.q_head, 0))
+          .copy_next(stage + kQueries, left, p.q);
+    }
   }
   if (!kKey.segments || unit.role != Role::kTransition) {
     ValueRows(p.v, row_of_head(p.v, at.row, token, at.v_head, at.column))
         .copy_next(stage + kValues, left, p.v);
   }
+  if (kChannels && chunk >= end_of_span(unit)) return;  // so far WY factors may not go
   const char* wy = wy_of_chunk(p, at, chunk);
   for_each_run([&](int place, int from, int bytes) {
     for (int i = thread * 16; i < bytes; i += kThreads * 16) {
       const unsigned piece = stage + kWyAt + place + i;
       dev::copy_16(piece, wy + from + i);
-      dev::copy_16(piece + kMatrix, wy + kWy.attention + from + i);
+      dev::copy_16(piece + kMatrix, wy + kAttention + from + i);
     }
   });
-  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), wy + kWy.k_in);
+  if constexpr (kChannels) {
+    dev::copy_bytes<2 * kKeyRowsBytes, kThreads>(stage, wy + kChannelWy.keys);
+    dev::copy_bytes<kKeyRowsBytes, kThreads>(stage + kUpdates, wy + kChannelWy.updates);
+  }
+  dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), wy + kFactors);
 }
 
 // Waits for the copies of the chunk whose turn it is, of this thread or of TMA.
@@ -339,21 +371,32 @@ __device__ void leave(int stage, bool was_used) {
   if (was_used) dev::come_to(left_at(stage));
 }
 
+// 1, which the compiler does not know: sums that are multiplied by it are in other registers.
+__device__ float opaque_one() {
+  float one = 1.0f;
+  asm volatile("" : "+f"(one));
+  return one;
+}
+
 // The chunk in stage `in`, which is at `stage`.  `at_first` and `at_last` are called while the
 // first products run and the last ones, `write` as soon as `o` has the outputs.
 template <bool kOutputs, class First, class Last, class Write>
 __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
                                    First at_first, Last at_last, Write write) {
-  const unsigned wy = factors_at(in) - kWy.k_in;
+  const unsigned wy = factors_at(in) - kFactors;
   // K S, and Q S behind it.  S decays meanwhile: rounding it leaves room for that.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
   float decay;
-  dev::load_shared(decay, wy + kWy.decay);
+  if constexpr (!kChannels) dev::load_shared(decay, wy + kWy.decay);
   Tile s[kKeys];
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
     s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
-    scale(state.tiles[k], decay);
+    if constexpr (kChannels) {
+      scale_columns(state.tiles[k], Factors(wy, kChannelWy.decay, k));
+    } else {
+      scale(state.tiles[k], decay);
+    }
     // Two at a time, which start as soon as they can.
     if (k % 2 == 0) continue;
     dev::start_products();
@@ -373,7 +416,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     given[i] = values_at(stage, i);
-    k_in[i] = Factors(wy, kWy.k_in, i);
+    k_in[i] = factors_of_tokens<kWy.k_in>(wy, i);
   }
   dev::finish_products<0>(products);
 
@@ -389,12 +432,16 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       o[i] = products[kTokens + i];
-      scale_columns(o[i], Factors(wy, kWy.q_in, i));
+      if constexpr (kChannels) {
+        scale(o[i], opaque_one());
+      } else {
+        scale_columns(o[i], Factors(wy, kWy.q_in, i));
+      }
     }
   }
   Factors v_out[kTokens];
 #pragma unroll
-  for (int i = 0; i < kTokens; ++i) v_out[i] = Factors(wy, kWy.v_out, i);
+  for (int i = 0; i < kTokens; ++i) v_out[i] = factors_of_tokens<kWy.v_out>(wy, i);
   dev::finish_products<0>(u);
 
   // O += P U, then S += K^T (v_out U), which runs while outputs are put down.
@@ -405,12 +452,14 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
     multiply_lower<true>(o, values, stage + kWyAt + kMatrix);
     dev::commit_products();
     // The state has decayed since its last products: else compilers put this here, and warn.
-    if constexpr (producers(kKey) > 0) dev::start_products();
+    if constexpr (producers(kKey) > 0 || kChannels) dev::start_products();
   }
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     dev::multiply<kKey.dtype, true, true>(state.tiles, scaled[i],
-                                          SwizzledKeys::by_columns(stage, i));
+                                          kChannels
+                                              ? SwizzledUpdates::by_columns(stage + kUpdates, i)
+                                              : SwizzledKeys::by_columns(stage, i));
   }
   dev::commit_products();
   at_last();
@@ -443,7 +492,8 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     dev::finish_products<0>(state.tiles);  // none runs; the compiler does not see that over a loop
     if (!kTma || (producers(kKey) == 0 && has_tail)) {
       if (kTma) {
-        clear_keys_from<kComputing>(stage, tokens - token);
+        // Channels' rows behind the sequence are zeros.
+        if constexpr (!kChannels) clear_keys_from<kComputing>(stage, tokens - token);
         clear_values_from<kComputing>(stage, tokens - token);
       }
       dev::show_to_tma();

@@ -192,7 +192,7 @@ class TmaCarrier {
   static __device__ unsigned states() { return place_of_half(kHalves); }
   static __device__ unsigned decay() { return states() + kStateBytes; }
   // Of the copies of N, then of those of D's halves.
-  static __device__ unsigned barrier(int i) { return decay() + 16 + i * 8; }
+  static __device__ unsigned barrier(int i) { return decay() + kDecayBytes + i * 8; }
 
   // Waits for the N and D of a segment.
   static __device__ void wait_for_segment(const GdnPrefillScanParams& p, long long result) {
@@ -204,9 +204,9 @@ class TmaCarrier {
   static __device__ void copy_states(const GdnPrefillScanParams& p, const Unit& unit,
                                      long long result) {
     if (threadIdx.x != 0) return;
-    dev::expect_bytes(barrier(0), kStateBytes + 16);
+    dev::expect_bytes(barrier(0), kStateBytes + kDecayBytes);
     dev::copy_run(states(), state_at(p, result) + state_row_at(unit, 0), kStateBytes, barrier(0));
-    dev::copy_run(decay(), transition_at(p, result) + kTransitionRows, 16, barrier(0));
+    dev::copy_run(decay(), transition_at(p, result) + kTransitionRows, kDecayBytes, barrier(0));
   }
   static __device__ void copy_half(const GdnPrefillScanParams& p, long long result, int half) {
     if (threadIdx.x != 0) return;

@@ -5,6 +5,7 @@
 #include "common/checkpoints.cuh"
 #include "common/chunk/sequences.cuh"
 #include "common/chunk/state.cuh"
+#include "common/chunk/wy_rows.cuh"
 #include "common/copy.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "common/math.cuh"
@@ -33,9 +34,15 @@ constexpr int kWyBytes = wy_bytes(kKey);
 // With a decay for each channel the WY factors are those of kChannelWy instead.
 constexpr bool kChannels = has_channel_decays(kKey);
 constexpr ChannelWy kChannelWy = channel_wy(kChunk, kKey.key_dim, kKey.dtype);
+constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
+
+// Without wgmma these are named, too, though not used.
+constexpr int kSwizzledKeyBytes =
+    kKey.wgmma ? swizzled_key_bytes(kKey.key_dim, kKey.dtype) : kSwizzledValueBytes;
 
 // In a stage of shared memory k's rows and q's lie behind each other, then v's, the block's
-// columns. For wgmma those of k and q are the rows of one matrix, in blocks of columns.
+// columns. For wgmma those of k and q are the rows of one matrix, in blocks of columns.  With a
+// decay for each channel these rows are among the WY factors; for wgmma they come in front of v's.
 template <bool kWgmma>
 struct Layout {
   using Keys = dev::PlainRows<kRow * kSize>;
@@ -43,12 +50,26 @@ struct Layout {
 };
 template <>
 struct Layout<true> {
-  using Keys = dev::SwizzledRows<2 * kChunk, swizzled_row_bytes(kKey)>;
+  using Keys = dev::SwizzledRows<2 * kChunk, kSwizzledKeyBytes>;
+  using Written = dev::SwizzledRows<kChunk, kSwizzledKeyBytes>;  // over channels
   using Values = dev::SwizzledRows<kChunk, kSwizzledValueBytes>;
 };
+// The rows that read the state, and those that write it, with mma.sync.
+template <bool kOfChannels>
+struct MatricesOf {
+  using Read = dev::SharedMatrix<kKey.dtype, kRow>;
+  using Written = Read;
+};
+template <>
+struct MatricesOf<true> {
+  using Read = dev::WyRows<2 * kChunk, kKey.key_dim, kKey.dtype>::Matrix;
+  using Written = dev::WyRows<kChunk, kKey.key_dim, kKey.dtype>::Matrix;
+};
+using ReadRows = dev::WyRows<2 * kChunk, kKey.key_dim, kKey.dtype>;  // with channels
 // Byte offsets.
 constexpr int kQueries = Layout<kKey.wgmma>::Keys::at(kChunk, 0);
-constexpr int kValues = kChannels ? 0 : 2 * kChunk * kRow * kSize;
+constexpr int kUpdates = kChannels && kKey.wgmma ? 2 * kChunk * kRow * kSize : 0;
+constexpr int kValues = stage_rows(kKey) * kChunk * kRow * kSize;
 constexpr int kWyAt = kValues + kChunk * (kKey.wgmma ? kColumns : kValueRow) * kSize;
 
 using Tile = dev::Tile<kKey.dtype>;

@@ -56,10 +56,6 @@ constexpr int resident_blocks(const GdnPrefillScanKey& key) {
   return key.wgmma && key.warps == 4 && !key.makes_wy && is_small ? 2 : 1;
 }
 
-// Bytes of a row of k or q in one of the blocks that wgmma reads (common/hopper/wgmma.cuh).
-constexpr int swizzled_row_bytes(const GdnPrefillScanKey& key) {
-  return key.key_dim % 64 == 0 ? 128 : 64;
-}
 // The same of v, and of outputs of 16 bits.
 inline constexpr int kSwizzledValueBytes = 128;
 constexpr bool has_channel_decays(const GdnPrefillScanKey& key) {
@@ -75,9 +71,14 @@ constexpr int wy_bytes(const GdnPrefillScanKey& key) {
 constexpr int key_row_elements(const GdnPrefillScanKey& key) {
   return key.wgmma ? key.key_dim : padded_row(key.key_dim, key.dtype);
 }
+// Rows of a token in a stage, WY factors aside, of which wgmma wants those over channels apart.
+constexpr int stage_rows(const GdnPrefillScanKey& key) {
+  if (!has_channel_decays(key)) return 2;
+  return key.wgmma ? 3 : 0;
+}
 constexpr int stage_bytes(const GdnPrefillScanKey& key) {
   const int columns = 16 * key.warps;
-  const int row = (has_channel_decays(key) ? 0 : 2 * key_row_elements(key)) +
+  const int row = stage_rows(key) * key_row_elements(key) +
                   (key.wgmma ? columns : padded_row(columns, key.dtype));
   // wgmma reads whole matrices.
   const int matrices = 2 * key.chunk_size * key.chunk_size * size_of(key.dtype);
@@ -86,6 +87,7 @@ constexpr int stage_bytes(const GdnPrefillScanKey& key) {
 // Behind the stages, with wgmma: the rest of each one's WY factors, and two barriers for each
 // (common/hopper/tma.cuh).
 constexpr int stage_factor_bytes(const GdnPrefillScanKey& key) {
+  if (has_channel_decays(key)) return key.key_dim * 4;
   const ChunkWy wy = chunk_wy(key.chunk_size, key.dtype);
   return wy.bytes - wy.k_in;
 }
@@ -113,7 +115,8 @@ constexpr int kept_bytes(const GdnPrefillScanKey& key) {
 // block's columns, the decay, three barriers, and a word for each warp, an even number: what is
 // kept holds pointers.
 constexpr int carry_bytes(const GdnPrefillScanKey& key) {
-  return key.key_dim * (key.key_dim * size_of(key.dtype) + 16 * key.warps * 4) + 16 + 3 * 8 +
+  return key.key_dim * (key.key_dim * size_of(key.dtype) + 16 * key.warps * 4) +
+         segment_decay_bytes(key.key_dim, key.inputs.decay) + 3 * 8 +
          (threads(key) / 32 + 1) / 2 * 8;
 }
 // With mma.sync the state as an operand, then a ring of slices, each of 16 columns of D and as many
@@ -187,12 +190,12 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     // Never near the fastest on an H200 or an H100.
     if (key.stages == 2) return "wgmma needs stages = 3, 4 or 6";
   }
-  if (has_channel_decays(key) && key.wgmma) return "decay = channel needs wgmma = false";
   // A kernel that computes the same has the same key.
   if (!key.makes_wy && !has_no_inputs(key)) return "the inputs are of keys with makes_wy";
   if (key.makes_wy) {
     if (!key.wgmma || key.threads_copy || key.segments)
       return "makes_wy needs wgmma, without threads_copy and segments";
+    if (has_channel_decays(key)) return "makes_wy needs decay = head";
     if (key.chunk_size != 32) return "makes_wy needs chunk_size = 32";
     if (key.stages < 4) return "makes_wy needs stages = 4 or 6";
     if (const char* reason = why_inputs_invalid(key)) return reason;

@@ -129,14 +129,13 @@ constexpr int kTransitionSlice =
 constexpr int kTransitionRows = kKey.key_dim * kKey.key_dim * kSize;
 constexpr int kTransitionHalves = 2;
 constexpr int kTransitionHalf = kTransitionRows / kTransitionHalves;
-using TransitionHalf =
-    dev::SwizzledRows<kKey.key_dim / kTransitionHalves, swizzled_row_bytes(kKey)>;
+using TransitionHalf = dev::SwizzledRows<kKey.key_dim / kTransitionHalves, kSwizzledKeyBytes>;
 
 // The decay beside this warp's columns of D.
 __device__ float* decay_at(char* transition, const Unit& unit) {
   const int slice = warp_column(unit) / 16;
-  const int at =
-      kKey.wgmma ? kTransitionRows + slice * 16 : (slice + 1) * kTransitionSlice - kDecayBytes;
+  const int at = kKey.wgmma ? kTransitionRows + slice * kDecayBytes
+                            : (slice + 1) * kTransitionSlice - kDecayBytes;
   return reinterpret_cast<float*>(transition + at);
 }
 

@@ -175,7 +175,7 @@ class KernelsRunner final : public PrefillRunner {
   // False: TMA cannot read or write one of them.
   bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
-    const int key_row = swizzled_row_bytes(key);
+    const int key_row = swizzled_key_bytes(key.key_dim, key.dtype);
     return extent.tokens > 0 &&
            map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
                     &params->q_map) &&

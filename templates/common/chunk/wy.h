@@ -76,27 +76,38 @@ constexpr ChunkWy chunk_wy(int chunk_size, DType dtype) {
   return wy;
 }
 
-// With a decay for each channel: three matrices of a row for each token, as products read them from
-// shared memory, where they are copied with all else.
+// With a decay for each channel: matrices of a row for each token, as products read them from
+// shared memory (wy_rows.cuh), where they are copied as they lie.  Queries are rows behind keys in
+// one of them.
 struct ChannelWy {
   // Byte offsets, all multiples of 16.
   int attention;
   int keys;
-  int queries;
   int updates;
   int decay;
   int bytes;
 };
 
+// Bytes of such a row in one of the blocks that wgmma reads (common/hopper/wgmma.cuh); 0 where it
+// reads none, and rows are padded.
+constexpr int swizzled_key_bytes(int key_dim, DType dtype) {
+  if (size_of(dtype) != 2 || key_dim % 32 != 0 || key_dim > 128) return 0;
+  return key_dim % 64 == 0 ? 128 : 64;
+}
+constexpr int channel_row_bytes(int key_dim, DType dtype) {
+  const int elements =
+      swizzled_key_bytes(key_dim, dtype) > 0 ? key_dim : padded_row(key_dim, dtype);
+  return elements * size_of(dtype);
+}
+
 // T's tiles come first.
 constexpr ChannelWy channel_wy(int chunk_size, int key_dim, DType dtype) {
   const int matrix = lower_tiles(chunk_size) * 16 * 16 * size_of(dtype);
-  const int rows = chunk_size * padded_row(key_dim, dtype) * size_of(dtype);
+  const int rows = chunk_size * channel_row_bytes(key_dim, dtype);
   ChannelWy wy{};
   wy.attention = matrix;
   wy.keys = 2 * matrix;
-  wy.queries = wy.keys + rows;
-  wy.updates = wy.queries + rows;
+  wy.updates = wy.keys + 2 * rows;
   wy.decay = wy.updates + rows;
   wy.bytes = wy.decay + key_dim * 4;
   return wy;

@@ -94,6 +94,23 @@ struct SwizzledRows {
   }
 };
 
+// The same rows as tiles of mma.sync (tile.cuh).
+template <DType kDType, class Rows>
+struct SwizzledMatrix {
+  unsigned address;  // of element (0, 0)
+
+  __device__ Tile<kDType> load(int row, int column) const {
+    return load_matrices_of<kDType, false>(*this, row, column);
+  }
+  __device__ Tile<kDType> load_transposed(int row, int column) const {
+    return load_transposed_matrices_of<kDType>(*this, row, column);
+  }
+  // The first of eight elements.
+  __device__ unsigned element(unsigned row, unsigned column) const {
+    return address + Rows::at(row, column / 8);
+  }
+};
+
 // sums += a b, or, without kAdd, sums = a b, where b has 16 kTiles columns, by a descriptor; of a,
 // 16 columns.  kByColumns: how the descriptor was made.
 template <DType kDType, bool kByColumns, bool kAdd, int kTiles>

@@ -89,18 +89,43 @@ __device__ Tile<kDType> transpose(const Tile<kDType>& tile) {
   return transposed;
 }
 
+// The tile of 16-bit elements whose element (0, 0) is (row, column) of a matrix in shared memory.
+// kLeft: it becomes a left operand, which wants its registers in another order.
+template <DType kDType, bool kLeft, class Matrix>
+__device__ Tile<kDType> load_matrices_of(const Matrix& matrix, int row, int column) {
+  // Lanes 8 m to 8 m + 7 name the rows of the m-th 8x8 part.  Parts arrive in neighbouring
+  // registers: those of a row of the tile first, for a left operand those of a column.
+  Tile<kDType> tile;
+  const unsigned lane = threadIdx.x % 32;
+  const unsigned first = lane / 8 % 2 * 8;
+  const unsigned second = lane / 16 * 8;
+  const unsigned at =
+      matrix.element(row + lane % 8 + (kLeft ? first : second), column + (kLeft ? second : first));
+  unsigned(&x)[2][2] = tile.x;
+  load_matrices(x[0][0], x[kLeft][!kLeft], x[!kLeft][kLeft], x[1][1], at);
+  return tile;
+}
+// Its transpose.
+template <DType kDType, class Matrix>
+__device__ Tile<kDType> load_transposed_matrices_of(const Matrix& matrix, int row, int column) {
+  Tile<kDType> tile;
+  const unsigned lane = threadIdx.x % 32;
+  load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
+                           matrix.element(row + lane % 16, column + lane / 16 * 8));
+  return tile;
+}
+
 // A matrix in shared memory, rows kStride elements apart, and where this lane reads in it.
 // Requires: rows start at multiples of 16 bytes.
 template <DType kDType, int kStride>
 struct SharedMatrix {
   unsigned address;  // of element (0, 0), as shared-space instructions take it
 
-  // The tile whose element (0, 0) is (row, column) of the matrix.  kLeft: it becomes a left
-  // operand, which wants its registers in another order.
+  // The tile whose element (0, 0) is (row, column) of the matrix.
   template <bool kLeft = false>
   __device__ Tile<kDType> load(int row, int column) const {
-    Tile<kDType> tile;
     if constexpr (kDType == DType::kF32) {
+      Tile<kDType> tile;
       const unsigned at = element(row + tile_row(), column + tile_column());
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
@@ -109,34 +134,24 @@ struct SharedMatrix {
           load_shared(tile.x[r][c], at + (8 * r * kStride + 8 * c) * 4);
         }
       }
+      return tile;
     } else {
-      // Lanes 8 m to 8 m + 7 name the rows of the m-th 8x8 part.  Parts arrive in neighbouring
-      // registers: those of a row of the tile first, for a left operand those of a column.
-      const unsigned lane = threadIdx.x % 32;
-      const unsigned first = lane / 8 % 2 * 8;
-      const unsigned second = lane / 16 * 8;
-      const unsigned at =
-          element(row + lane % 8 + (kLeft ? first : second), column + (kLeft ? second : first));
-      unsigned(&x)[2][2] = tile.x;
-      load_matrices(x[0][0], x[kLeft][!kLeft], x[!kLeft][kLeft], x[1][1], at);
+      return load_matrices_of<kDType, kLeft>(*this, row, column);
     }
-    return tile;
   }
 
   // The transpose of load(row, column).
   __device__ Tile<kDType> load_transposed(int row, int column) const {
-    Tile<kDType> tile;
     if constexpr (kDType == DType::kF32) {
+      Tile<kDType> tile;
       const unsigned at = element(row + tile_column(), column + tile_row());
       for_each_element([&](int r, int c, int j) {
         load_shared(tile.x[r][c][j], at + ((8 * c + j) * kStride + 8 * r) * 4);
       });
+      return tile;
     } else {
-      const unsigned lane = threadIdx.x % 32;
-      load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
-                               element(row + lane % 16, column + lane / 16 * 8));
+      return load_transposed_matrices_of<kDType>(*this, row, column);
     }
-    return tile;
   }
 
   __device__ unsigned element(unsigned row, unsigned column) const {
