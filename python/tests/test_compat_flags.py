@@ -19,7 +19,7 @@ from cubinery.compat import (
 )  # fmt: skip
 
 MODULES = (causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm)
-PARTS = {"_vllm_kda": "vllm"}  # of a module that is in two files
+PARTS = {"_fla_gdn": "fla", "_fla_kda": "fla", "_vllm_kda": "vllm"}  # of modules in several files
 N, T, H, HV, K, V = 2, 3, 2, 4, 16, 16
 C, W, SLOTS = 8, 4, 4
 SPANS = np.arange(0, N * T + 1, T, dtype=np.int32)

@@ -14,7 +14,7 @@ from test_compat_gpu import (
     within, worst,
 )  # fmt: skip
 
-from cubinery.compat import fla, sglang, vllm
+from cubinery.compat import _fla_kda, fla, sglang, vllm
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
@@ -407,13 +407,13 @@ def test_registered_with_fla(monkeypatch):
     theirs = pytest.importorskip("fla.ops.kda")
     drafts = make_drafts("f32", -5.0, tokens=17)
     ran = []
-    run = fla._KdaCall.run
+    run = _fla_kda._KdaCall.run
 
     def counted(call, *args):
         ran.append(call.q.shape[1])
         return run(call, *args)
 
-    monkeypatch.setattr(fla._KdaCall, "run", counted)
+    monkeypatch.setattr(_fla_kda._KdaCall, "run", counted)
     fla.register()
     try:
         with torch.no_grad():
