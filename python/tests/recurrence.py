@@ -353,6 +353,7 @@ def gdn_prefill(
     out: Array | None = None,
     output_dtype: str | None = None,
     workspace: Any = None,
+    lower_bound: float | None = None,
     max_seqlen: int | None = None,
     stream: int | None = None,
     context: Any = None,

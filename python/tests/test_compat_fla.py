@@ -360,9 +360,12 @@ def fake_fla(monkeypatch: pytest.MonkeyPatch, release: str) -> Registry:
         modules["fla"].backends = backends
 
         registry.kda = Registry("fused_recurrent_kda_fwd")
+        kda = modules["fla.ops.kda"] = types.ModuleType("fla.ops.kda")
+        kda.chunk_kda = registry.kda_chunks = Registry("chunk_kda")
+        places = {"gated_delta_rule": registry, "kda": registry.kda}
 
-        def register(operation):
-            place = {"gated_delta_rule": registry, "kda": registry.kda}[operation]
+        def register(entry):
+            place = places[entry] if isinstance(entry, str) else entry
             return lambda backend: place.register(backend())
 
         backends.register = register
@@ -441,8 +444,7 @@ def test_registered_backend_leaves_to_fla_what_it_cannot_honour(monkeypatch, cal
 
 def kda_inputs(tokens: int = T) -> dict[str, object]:
     """As FLA's fused_recurrent_kda calls what its dispatch offers."""
-    x = wide_inputs()
-    x = {name: array[:, :tokens] for name, array in x.items()}
+    x = {name: np.repeat(array, 4, axis=1)[:, :tokens] for name, array in wide_inputs().items()}
     x["g"] = np.repeat(x["g"][..., None], 16, axis=-1)
     return {
         **x,
@@ -453,13 +455,13 @@ def kda_inputs(tokens: int = T) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("tokens", [1, T])
+@pytest.mark.parametrize("tokens", [1, T, 17])
 def test_registered_kimi_delta_attention_runs_cubinery(monkeypatch, calls, tokens):
     dispatched, x = fake_fla(monkeypatch, "0.6").kda, kda_inputs(tokens)
     fla.register()
     o, final = dispatched(**x)
     assert o.shape == (B, tokens, HV, 16) and final.shape == (B, HV, 16, 16)
-    ran = "gdn_decode" if tokens == 1 else "gdn_verify"
+    ran = {1: "gdn_decode", T: "gdn_verify", 17: "gdn_prefill"}[tokens]
     assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0, ran: 1}
     fla.unregister()
     assert dispatched(**x) == "FLA"
@@ -489,13 +491,49 @@ def test_registered_kimi_delta_attention_is_left_to_fla(monkeypatch, calls, chan
     assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
-def test_registered_kimi_delta_attention_of_many_tokens_is_left_to_fla(monkeypatch):
-    dispatched, x = fake_fla(monkeypatch, "0.6").kda, kda_inputs()
-    long = {name: np.repeat(x[name], 4, axis=1) for name in ("q", "k", "v", "g", "beta")}
+def kda_chunk_inputs() -> dict[str, object]:
+    """As FLA's layer calls chunk_kda."""
+    x = {name: kda_inputs()[name] for name in ("q", "k", "v", "g", "beta")}
+    flags = ("qk_l2norm", "gate", "beta_sigmoid")
+    return {
+        **{**x, "A_log": np.zeros(HV, np.float32), "dt_bias": np.zeros(HV * 16, np.float32)},
+        **{"initial_state": None, "output_final_state": True, "cu_seqlens": None},
+        **{f"use_{flag}_in_kernel": True for flag in flags},
+        **{"allow_neg_eigval": False, "safe_gate": True, "lower_bound": -5.0},
+        "state_v_first": True,
+    }
+
+
+def test_registered_chunks_of_kimi_delta_attention_run_cubinery(monkeypatch, calls):
+    dispatched, x = fake_fla(monkeypatch, "0.6").kda_chunks, kda_chunk_inputs()
+    assert dispatched(**x) == "FLA"
     fla.register()
-    assert dispatched(**{**x, **long}) == "FLA"
-    verified, said = dispatched.backends[0].fused_recurrent_kda_fwd_verifier(**{**x, **long})
-    assert not verified and "sequences of 20 tokens; supported: 1 to 16" in said
+    o, final = dispatched(**x)
+    assert o.shape == (B, T, HV, 16) and final.shape == (B, HV, 16, 16)
+    *_, h = dispatched(**x, return_intermediate_states=True)
+    assert h.shape == (B, 1, HV, 16, 16)
+    assert calls == {"gdn_prefill": 2, "gdn_decode": 0, "gdn_verify": 0}
+    fla.unregister()
+    assert dispatched(**x) == "FLA"
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"cp_context": object()}, "cp_context"),
+        ({"lower_bound": -6.0, "safe_gate": False}, "lower_bound is -6.0; supported"),
+        ({"v": np.zeros((B, T, HV, 24), np.float32)}, "V is 24"),
+        ({"g": np.zeros((B, T, HV, 16))}, "g is float64"),
+        ({"beta": np.zeros((B, T, HV), np.float32).view(Trained)}, "beta requires grad"),
+    ],
+)
+def test_registered_chunks_of_kimi_delta_attention_left_to_fla(monkeypatch, calls, change, reason):
+    dispatched, x = fake_fla(monkeypatch, "0.6").kda_chunks, {**kda_chunk_inputs(), **change}
+    fla.register()
+    assert dispatched(**x) == "FLA"
+    verified, said = dispatched.backends[0].chunk_kda_verifier(**x)
+    assert not verified and reason in said
+    assert calls == {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
 def test_registered_backend_needs_a_device(monkeypatch):
@@ -524,6 +562,7 @@ def test_register_says_when_the_dispatch_is_off(monkeypatch):
     [
         ("gated_delta_rule", "chunk_gated_delta_rule"),
         ("gated_delta_rule", "fused_recurrent_gated_delta_rule"),
+        ("kda", "chunk_kda"),
         ("kda", "fused_recurrent_kda"),
         ("kda.fused_recurrent", "fused_recurrent_kda_fwd"),
     ],

@@ -156,6 +156,20 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
             "transpose_state_layout": {},
         },
     ),
+    fla.chunk_kda: (
+        fla_kda,
+        {
+            "output_final_state": {},
+            "use_qk_l2norm_in_kernel": {},
+            "use_gate_in_kernel": GATED,
+            "use_beta_sigmoid_in_kernel": {},
+            "allow_neg_eigval": {"use_beta_sigmoid_in_kernel": True},
+            "safe_gate": {**GATED, "use_gate_in_kernel": True},
+            "return_intermediate_states": {},
+            "state_v_first": {},
+            "transpose_state_layout": {},
+        },
+    ),
     fla.fused_recurrent_kda: (
         fla_kda,
         {
@@ -356,7 +370,9 @@ FLAGS = [
     for function, (_, flags) in FUNCTIONS.items()
     for flag in flags
 ]
-NOT_READ = {"validate_data", "launch_dependent_kernels", "fuse_gate"}
+NOT_READ = {
+    "validate_data", "launch_dependent_kernels", "fuse_gate", "disable_recompute", "use_graph",
+}  # fmt: skip
 NEVER_NONE = {"use_cp"}
 
 

@@ -19,6 +19,7 @@ from cubinery.compat import _vllm_kda, fla, sglang, vllm
 
 DT_BIAS = normal(17, HV, K)
 LOWER = -5.0
+TWO_IDS = np.zeros((2, 2), int)
 NONE = {"gdn_prefill": 0, "gdn_decode": 0, "gdn_verify": 0}
 
 
@@ -574,7 +575,7 @@ def assert_equal(actual, expected):
     np.testing.assert_allclose(actual, expected, rtol=2.0**-22, atol=1e-12)
 
 
-@pytest.mark.parametrize("tokens", [1, 5, 16])
+@pytest.mark.parametrize("tokens", [1, 5, 16, 17, 70])
 @pytest.mark.parametrize("v_first", [False, True])
 @pytest.mark.parametrize("initial", [None, np.float32, np.float16])
 def test_fla(calls, tokens, initial, v_first):
@@ -590,7 +591,13 @@ def test_fla(calls, tokens, initial, v_first):
     assert_equal(final.swapaxes(2, 3) if v_first else final, expected_final)
     if h0 is not None:
         np.testing.assert_array_equal(h0, before)  # never written
-    assert calls == {**NONE, "gdn_decode" if tokens == 1 else "gdn_verify": 1}
+    assert calls == {**NONE, operator_of(tokens): 1}
+
+
+def operator_of(tokens):
+    if tokens == 1:
+        return "gdn_decode"
+    return "gdn_verify" if tokens <= 16 else "gdn_prefill"
 
 
 def test_fla_no_final_state_unless_asked_for():
@@ -602,22 +609,28 @@ def test_fla_no_final_state_unless_asked_for():
     np.testing.assert_array_equal(h0, before)
 
 
-@pytest.mark.parametrize("lengths", [(3, 0, 1, 4), (16,), (1,) * 20, (0,) * 12 + (2,) * 9])
-def test_fla_packed_sequences(calls, lengths):
+def check_packed(function, lengths, final_of=lambda final: final, **options):
+    """Each of some sequences alone is what the function makes of it among the others."""
     bounds = np.cumsum((0, *lengths))
     x, h0 = fla_inputs(int(bounds[-1]), 1), fla_states(len(lengths))
-    o, final = fla.fused_recurrent_kda(
-        **x, initial_state=h0, output_final_state=True, cu_seqlens=bounds
+    o, final, *more = function(
+        **x, initial_state=h0, output_final_state=True, cu_seqlens=bounds, **options
     )
     for n, (first, last) in enumerate(zip(bounds, bounds[1:])):
         part = {name: array[:, first:last] for name, array in x.items()}
         expected, expected_final = fla_reference(**part, initial=h0[n : n + 1])
         assert_equal(o[:, first:last], expected)
         assert_equal(final[n : n + 1], expected_final)
-    assert calls == {**NONE, "gdn_verify": 1}
+    return x, h0, bounds, more
 
 
-@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("lengths", [(3, 0, 1, 4), (16,), (0, 1), (17,), (1,) * 20, (66, 0, 3)])
+def test_fla_packed_sequences(calls, lengths):
+    check_packed(fla.fused_recurrent_kda, lengths)
+    assert calls == {**NONE, "gdn_verify" if sum(lengths) <= 16 else "gdn_prefill": 1}
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 18])
 @pytest.mark.parametrize("bias", ["flat", "rows", "none"])
 @pytest.mark.parametrize("lower_bound, has_rate", [(None, True), (LOWER, True), (LOWER, False)])
 @pytest.mark.parametrize("doubled", [False, True])
@@ -647,16 +660,18 @@ def test_fla_gates_and_norms_in_the_kernel(tokens, bias, lower_bound, has_rate, 
     )
     beta = (2 if doubled else 1) * beta_of(logit)
     expected, _ = fla_reference(q, k, x["v"], np.maximum(g, -128), beta)
-    for function in (fla.fused_recurrent_kda, fla.fused_recurrent_kda_fwd):
-        own = {} if function is fla.fused_recurrent_kda else {"inplace_final_state": False}
+    fwd = fla.fused_recurrent_kda_fwd
+    for function in (fla.fused_recurrent_kda, fwd, fla.chunk_kda):
+        own = {"inplace_final_state": False} if function is fwd else {}
         o, _ = function(x["q"], x["k"], x["v"], raw, logit, **options, **own)
         np.testing.assert_allclose(o, expected, rtol=1e-6, atol=1e-9)
 
 
 def test_fla_parameters_of_a_gate_that_is_not_computed_are_not_read():
     x = fla_inputs()
-    o, _ = fla.fused_recurrent_kda(**x, A_log=A_LOG[:1], dt_bias=A_LOG, lower_bound=LOWER)
-    assert_equal(o, fla_reference(**x)[0])
+    for function in (fla.fused_recurrent_kda, fla.chunk_kda):
+        o, _ = function(**x, A_log=A_LOG[:1], dt_bias=A_LOG, lower_bound=LOWER)
+        assert_equal(o, fla_reference(**x)[0])
 
 
 def test_fla_strided_decays_are_taken():
@@ -667,10 +682,122 @@ def test_fla_strided_decays_are_taken():
     wide[..., :K] = x["g"]
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(x["g"], 1, -1)), -1, 1)
     for g in (wide[..., :K], turned):
-        assert_equal(fla.fused_recurrent_kda(**{**x, "g": g})[0], expected)
+        for function in (fla.fused_recurrent_kda, fla.chunk_kda):
+            assert_equal(function(**{**x, "g": g})[0], expected)
 
 
-@pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.parametrize("tokens", [1, 5, 70])
+@pytest.mark.parametrize("v_first", [False, True])
+@pytest.mark.parametrize("initial", [False, True])
+def test_fla_chunks(calls, tokens, initial, v_first):
+    x, h0 = fla_inputs(tokens), fla_states(v_first=v_first) if initial else None
+    before = None if h0 is None else h0.copy()
+    o, final = fla.chunk_kda(
+        **x, scale=0.25, initial_state=h0, output_final_state=True, state_v_first=v_first
+    )
+    start = h0.swapaxes(2, 3) if v_first and initial else h0
+    expected, expected_final = fla_reference(**x, scale=0.25, initial=start)
+    assert_equal(o, expected)
+    assert_equal(final.swapaxes(2, 3) if v_first else final, expected_final)
+    if h0 is not None:
+        np.testing.assert_array_equal(h0, before)  # never written
+    o, none = fla.chunk_kda(**x, scale=0.25, initial_state=h0, state_v_first=v_first)
+    assert none is None
+    assert_equal(o, expected)
+    assert calls == {**NONE, "gdn_prefill": 2}
+
+
+@pytest.mark.parametrize("lengths", [(3, 0, 1, 4), (130, 64, 0, 1)])
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_fla_packed_chunks(monkeypatch, lengths, dtype):
+    """FLA's bounds on the host tell the longest sequence."""
+    hints = recurrence.noted_option(monkeypatch, "max_seqlen")
+    check_packed(fla.chunk_kda, lengths)
+    check_packed(fla.chunk_kda, lengths, cu_seqlens_cpu=np.cumsum((0, *lengths)).astype(dtype))
+    assert hints == [None, max(lengths)]
+
+
+@pytest.mark.parametrize("chunk_size", [32, 64])
+@pytest.mark.parametrize("v_first", [False, True])
+@pytest.mark.parametrize("final, initial", [(True, True), (True, False), (False, False)])
+def test_fla_intermediate_states(chunk_size, v_first, final, initial):
+    x, h0 = fla_inputs(130), fla_states(v_first=v_first) if initial else None
+    _, last, h = fla.chunk_kda(
+        **x, initial_state=h0, output_final_state=final, state_v_first=v_first,
+        return_intermediate_states=True, chunk_size=chunk_size,
+    )  # fmt: skip
+    assert (last is not None) == final
+    assert h.shape[:3] == (2, -(-130 // chunk_size), HV)
+    state = h0.swapaxes(2, 3) if initial and v_first else h0
+    for i in range(h.shape[1]):
+        part = {name: array[:, : i * chunk_size] for name, array in x.items()}
+        kept = h[:, i].swapaxes(2, 3) if v_first else h[:, i]
+        assert_equal(kept, fla_reference(**part, initial=state)[1])
+
+
+def test_fla_intermediate_states_of_packed_sequences():
+    x, h0, bounds, (h,) = check_packed(
+        fla.chunk_kda, (70, 0, 1, 129), return_intermediate_states=True
+    )
+    row = 0
+    for n, (first, last) in enumerate(zip(bounds, bounds[1:])):
+        for at in range(first, last, 64):
+            part = {name: array[:, first:at] for name, array in x.items()}
+            assert_equal(h[:, row], fla_reference(**part, initial=h0[n : n + 1])[1])
+            row += 1
+    assert h.shape[1] >= row == 6
+
+
+def test_fla_intermediate_states_have_the_dtype_of_q():
+    x = {name: array.astype(np.float16) for name, array in fla_inputs(70).items()}
+    _, last, h = fla.chunk_kda(**x, output_final_state=True, return_intermediate_states=True)
+    assert (last.dtype, h.dtype) == (np.float32, np.float16)
+    expected = fla_reference(**{name: array[:, :64] for name, array in x.items()})[1]
+    np.testing.assert_allclose(h[:, 1], expected, rtol=2.0**-10, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"cp_context": object()}, UnsupportedError, "cp_context is not supported; one device"),
+        ({"chunk_size": 16}, InvalidArgumentError, "chunk_size is 16; supported: 32 or 64"),
+        (
+            {"safe_gate": True, "use_gate_in_kernel": True, "A_log": A_LOG},
+            InvalidArgumentError,
+            "safe_gate needs lower_bound with use_gate_in_kernel",
+        ),
+        (
+            {"initial_state": fla_states(dtype=np.float16)},
+            InvalidArgumentError,
+            "initial_state is f16; expected f32",
+        ),
+        (
+            {"state_v_first": True, "transpose_state_layout": True},
+            InvalidArgumentError,
+            "pass only one",
+        ),
+        ({"chunk_indices": TWO_IDS}, InvalidArgumentError, "unknown argument chunk_indices"),
+    ],
+)
+def test_fla_chunks_refuse(calls, change, error, message):
+    with pytest.raises(error, match=f"^fla.chunk_kda: .*{message}"):
+        fla.chunk_kda(**{**fla_inputs(), **change})
+    assert calls == NONE
+
+
+def test_fla_chunks_take_what_lays_out_flas_work():
+    x = fla_inputs()
+    expected = fla_reference(**x)[0]
+    assert_equal(
+        fla.chunk_kda(
+            **x, safe_gate=True, disable_recompute=True, use_graph=True, max_num_seqs=2,
+            cu_seqlens_cpu=None, A_log=None, dt_bias=None,
+        )[0],
+        expected,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("tokens", [1, 5, 17])
 def test_fla_fwd_in_place(tokens):
     x, h0 = fla_inputs(tokens), fla_states()
     expected, final = fla_reference(**x, initial=h0)
@@ -751,14 +878,12 @@ FLA_REFUSED = [
         r"initial_state has shape \[2, 4, 6, 8\]; expected \[2, 4, 8, 6\]",
     ),
     ({"initial_state": fla_states(dtype=float)}, UnsupportedError, "initial_state is float64"),
-    (fla_inputs(17), UnsupportedError, r"sequences of 17 tokens; supported: 1 to 16 \(longer"),
     (
-        {**fla_inputs(17, 1), "cu_seqlens": BOUNDS},
+        {"use_gate_in_kernel": True, "lower_bound": -5.5},
         UnsupportedError,
-        "3 packed sequences of 17 tokens; supported: 16 tokens in all, or one of each",
+        "lower_bound is -5.5; supported: -5.0 to below 0",
     ),
     ({"cu_seqlens": BOUNDS}, InvalidArgumentError, "q has a batch of 2"),
-    ({"safe_gate": True}, InvalidArgumentError, "unknown argument safe_gate"),
     ({"head_first": True}, InvalidArgumentError, "head_first"),
 ]
 
@@ -769,7 +894,15 @@ def test_fla_refuses(calls, change, error, message):
         fla.fused_recurrent_kda(**{**TWO, **change})
     with pytest.raises(error, match=f"^fla.fused_recurrent_kda_fwd: .*{message}"):
         fla.fused_recurrent_kda_fwd(**{**TWO, "inplace_final_state": False, **change})
+    if "initial_state" not in change or change["initial_state"].dtype == np.float32:
+        with pytest.raises(error, match=f"^fla.chunk_kda: .*{message}"):
+            fla.chunk_kda(**{**TWO, **change})
     assert calls == NONE
+
+
+def test_fla_safe_gate_is_of_chunks_alone(calls):
+    with pytest.raises(InvalidArgumentError, match="unknown argument safe_gate"):
+        fla.fused_recurrent_kda(**TWO, safe_gate=True)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from cubinery.compat import _arguments as arguments
 from cubinery.compat import _verify as verification
 from cubinery.problems import StateLayout
 
-_CHUNK = 64  # tokens of a chunk of SGLang's prefill
 _WRITTEN = "ssm_state_indices_output"
 
 
@@ -378,43 +377,6 @@ def _most_tokens(
 def normalises(function: str, use_qk_l2norm_in_kernel: Any) -> bool:
     """functional's use_qk_l2norm."""
     return arguments.flag(function, "use_qk_l2norm_in_kernel", use_qk_l2norm_in_kernel)
-
-
-def prefill(q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **options: Any) -> Any:
-    """chunk_gated_delta_rule of both engines: o in q's dtype, states [.., HV, V, K].  `options` go
-    to functional.gdn_prefill."""
-    q, k, v = (arguments.unit_rows(array) for array in (q, k, v))
-    return functional.gdn_prefill(
-        q, k, v, g, beta, use_qk_l2norm=use_qk_l2norm, state_layout="vk", **options
-    )
-
-
-def chunk_states(q: Any, v: Any, cu_seqlens: Any, state: Any) -> tuple[Any, dict[str, Any]]:
-    """An array for the states before each 64 tokens of each sequence, as SGLang has them, and the
-    options of functional.gdn_prefill that fill it.
-
-    [1, rows, HV, V, K], the rows of one sequence behind those of the other; the host sees how many
-    there are at most, not where each begins.  Without `cu_seqlens` [B, rows, HV, V, K].  The dtype
-    is `state`'s, or q's.
-    """
-    batch, tokens, heads, value_dim = v.shape
-    matrices = (heads, value_dim, q.shape[3])
-    dtype = _arrays.dtype_of("q", q) if state is None else _arrays.dtype_name(state)
-    options: dict[str, Any] = {"checkpoint_mode": "before", "checkpoint_every": _CHUNK}
-    if cu_seqlens is None:
-        h = _arrays.empty(q, (batch, -(-tokens // _CHUNK), *matrices), dtype)
-    else:
-        # Of N sequences each may end in a chunk that is not full.
-        most = (tokens + (cu_seqlens.shape[0] - 1) * (_CHUNK - 1)) // _CHUNK
-        h = _arrays.empty(q, (1, most, *matrices), dtype)
-        starts = _arrays.empty(
-            cu_seqlens, tuple(cu_seqlens.shape), _arrays.dtype_of("cu_seqlens", cu_seqlens)
-        )
-        starts[:1] = 0
-        starts[1:] = ((cu_seqlens[1:] - cu_seqlens[:-1] + (_CHUNK - 1)) // _CHUNK).cumsum(0)
-        options["checkpoint_cu_starts"] = starts
-    options["checkpoints"] = h.reshape(h.shape[0] * h.shape[1], *matrices)
-    return h, options
 
 
 def recurrent(

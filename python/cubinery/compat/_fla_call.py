@@ -16,14 +16,14 @@ from cubinery.compat import _arguments as arguments
 _P = ParamSpec("_P")
 
 
-def runs(check: Callable[_P, Call]) -> Callable[_P, tuple[Any, Any]]:
+def runs(check: Callable[_P, Call]) -> Callable[_P, tuple[Any, ...]]:
     """A function of FLA's, given what checks its arguments: the call is run."""
 
     @functools.wraps(check)
-    def function(*args: _P.args, **kwargs: _P.kwargs) -> tuple[Any, Any]:
+    def function(*args: _P.args, **kwargs: _P.kwargs) -> tuple[Any, ...]:
         return check(*args, **kwargs).run()
 
-    function.__annotations__ = check.__annotations__ | {"return": "tuple[Any, Any]"}
+    function.__annotations__ = check.__annotations__ | {"return": "tuple[Any, ...]"}
     return function
 
 
@@ -136,19 +136,22 @@ class Call:
                 )
         arguments.require_gpu(self.function, "q", self.q)
 
-    def run(self, in_place: bool = False) -> tuple[Any, Any]:
+    def run(self, in_place: bool = False) -> tuple[Any, ...]:
         """Allocates what FLA allocates, and calls the operator.
 
         `in_place`: final states may be written over initial ones.
         """
         final, states = self._states(in_place)
-        out = self.operator()(
+        return self._launch(states), final
+
+    def _launch(self, states: dict[str, Any]) -> Any:
+        """o, by the operator with these options of states."""
+        return self.operator()(
             *(arguments.unit_rows(array) for array in (self.q, self.k, self.v)), self.g, self.beta,
             beta_mode=self._beta_mode(), use_qk_l2norm=self.use_qk_l2norm, scale=self.scale,
             state_layout="vk" if self.state_v_first else "kv", **states, **self._decays(),
             **self._tokens(),
         )  # fmt: skip
-        return out, final
 
     def _states(self, in_place: bool) -> tuple[Any, dict[str, Any]]:
         """The final states, and the operator's options of states."""

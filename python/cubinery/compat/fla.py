@@ -1,10 +1,10 @@
 """flash-linear-attention's gated delta rule and causal convolution (FLA 0.5 and 0.6), and its Kimi
-Delta Attention for one token or few (0.6), run by cubinery.
+Delta Attention (0.6), run by cubinery.
 
 The functions take FLA's arguments and return what FLA returns: `o` in the dtype of the inputs and,
 with `output_final_state`, the final states in f32, [N, HV, K, V] or [N, HV, V, K] with
 `state_v_first`.  `register()` puts cubinery into FLA's own dispatch, so that code which imports
-chunk_gated_delta_rule or fused_recurrent_kda from FLA runs it unchanged.
+chunk_gated_delta_rule, chunk_kda or fused_recurrent_kda from FLA runs it unchanged.
 
 Inference only: there is no backward pass.  Importing this module imports neither torch nor FLA.
 """
@@ -27,6 +27,7 @@ from cubinery.compat._fla_gdn import (
     fused_recurrent_gated_delta_rule as fused_recurrent_gated_delta_rule,
 )
 from cubinery.compat._fla_gdn import fused_recurrent_gdn as fused_recurrent_gdn
+from cubinery.compat._fla_kda import chunk_kda as chunk_kda
 from cubinery.compat._fla_kda import fused_recurrent_kda as fused_recurrent_kda
 from cubinery.compat._fla_kda import fused_recurrent_kda_fwd as fused_recurrent_kda_fwd
 
@@ -172,12 +173,11 @@ _backend: Any = None
 
 
 def register() -> None:
-    """Makes FLA's chunk_gated_delta_rule, and from 0.6 on its fused_recurrent_kda, run cubinery
-    wherever that can honour the call.
+    """Makes FLA's chunk_gated_delta_rule, and from 0.6 on its chunk_kda and fused_recurrent_kda, run
+    cubinery wherever that can honour the call.
 
-    Every other call (training, cp_context, CPU tensors, Kimi Delta Attention of more than 16 tokens,
-    ...) goes on to FLA's other backends; FLA logs the reason at level INFO.  FLA_CUBINERY=0 in the
-    environment turns it off.  Its fused_recurrent_gated_delta_rule knows no backends: import this
+    Every other call (training, cp_context, CPU tensors, ...) goes on to FLA's other backends; FLA
+    logs the reason at level INFO.  FLA_CUBINERY=0 in the environment turns it off.  Its fused_recurrent_gated_delta_rule knows no backends: import this
     module's in its place.
 
     Raises ImportError without FLA, UnsupportedError when FLA's dispatch is off
@@ -207,7 +207,9 @@ def _register_backend() -> Any:
         )
     backend_class = _backend_class(dispatch.BaseBackend)
     if hasattr(dispatch, "register"):
-        for operation in ("gated_delta_rule", "kda"):
+        from fla.ops.kda import chunk_kda as entry_point  # it has backends of its own
+
+        for operation in ("gated_delta_rule", "kda", entry_point):
             dispatch.register(operation)(backend_class)
     else:
         from fla.ops.gated_delta_rule.backends import gdr_registry
@@ -220,7 +222,7 @@ def _backend_class(base: type) -> type:
     """A backend as FLA's dispatch asks for: the function under its name, and its verifier."""
 
     class CubineryBackend(base):  # type: ignore[misc]  # known when FLA is imported
-        """Gated DeltaNet prefill, and few tokens of Kimi Delta Attention, by cubinery."""
+        """Gated DeltaNet's prefill, and Kimi Delta Attention, by cubinery."""
 
         backend_type = "cubinery"
         env_var = "FLA_CUBINERY"
@@ -236,15 +238,21 @@ def _backend_class(base: type) -> type:
         ) -> tuple[bool, str | None]:
             return _verify(chunk_gated_delta_rule, *args, **kwargs)
 
-        def chunk_gated_delta_rule(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        def chunk_gated_delta_rule(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
             return chunk_gated_delta_rule(*args, **kwargs)
+
+        def chunk_kda_verifier(self, *args: Any, **kwargs: Any) -> tuple[bool, str | None]:
+            return _verify(chunk_kda, *args, **kwargs)
+
+        def chunk_kda(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+            return chunk_kda(*args, **kwargs)
 
         def fused_recurrent_kda_fwd_verifier(
             self, *args: Any, **kwargs: Any
         ) -> tuple[bool, str | None]:
             return _verify(fused_recurrent_kda_fwd, *args, **kwargs)
 
-        def fused_recurrent_kda_fwd(self, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
+        def fused_recurrent_kda_fwd(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
             return fused_recurrent_kda_fwd(*args, **kwargs)
 
     return CubineryBackend

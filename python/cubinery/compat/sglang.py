@@ -15,6 +15,7 @@ from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
+from cubinery.compat import _prefill as prefill
 
 _PAD_SLOT_ID = -1
 _DRAFTS = "draft tokens, and the states after each of them"
@@ -234,9 +235,10 @@ def chunk_gated_delta_rule(
     if arguments.flag(name, "output_h", output_h):
         arguments.require_rank(name, "q", q, "[B, T, H, K]")
         arguments.require_rank(name, "v", v, "[B, T, HV, V]")
-        h, kept = engines.chunk_states(q, v, cu_seqlens, initial_state)
+        matrices = (*v.shape[2:], q.shape[3])
+        h, kept = prefill.chunk_states(q, matrices, cu_seqlens, initial_state)
         options |= kept
-    out = engines.prefill(
+    out = prefill.run(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
         cu_seqlens=cu_seqlens, state=initial_state,
         store_state=update and initial_state is not None, **options,

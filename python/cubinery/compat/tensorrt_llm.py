@@ -15,6 +15,7 @@ from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
+from cubinery.compat import _prefill as prefill
 
 _PAD_SLOT_ID = -1
 
@@ -85,7 +86,7 @@ def chunk_gated_delta_rule(
     else:
         wanted = arguments.flag(name, "output_final_state", output_final_state)
         final, states = _new_states(name, q, initial_state, initial_state_indices, shape, wanted)
-    out = engines.prefill(
+    out = prefill.run(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
         gate_mode="alpha" if is_linear else "log", cu_seqlens=cu_seqlens,
         segments=arguments.segments_of(name, use_cp), out=output,

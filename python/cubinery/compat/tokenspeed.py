@@ -15,6 +15,7 @@ from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
+from cubinery.compat import _prefill as prefill
 from cubinery.compat import _verify as verification
 
 _PAD_SLOT_ID = -1
@@ -80,9 +81,9 @@ def gdn_chunk_prefill(
     h = None
     if arguments.flag(name, "output_h", output_h):
         state = options.get("state_out", options["state"])
-        h, kept = engines.chunk_states(q, v, cu_seqlens, state)
+        h, kept = prefill.chunk_states(q, shape[1:], cu_seqlens, state)
         options |= kept
-    out = engines.prefill(
+    out = prefill.run(
         q, k, v, g, beta, arguments.flag(name, "qk_l2norm", qk_l2norm), scale=scale,
         cu_seqlens=cu_seqlens, **options,
     )  # fmt: skip

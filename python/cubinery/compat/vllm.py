@@ -17,6 +17,7 @@ from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
+from cubinery.compat import _prefill as prefill
 from cubinery.compat import _verify as verification
 from cubinery.compat._vllm_kda import fused_kda_decode as fused_kda_decode
 from cubinery.compat._vllm_kda import fused_recurrent_kda as fused_recurrent_kda
@@ -258,10 +259,10 @@ def chunk_gated_delta_rule(
     name = "vllm.chunk_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
     engines.refuse_head_first(name, head_first)
-    shape = _check_prefill(name, q, k, v, g, beta, initial_state, cu_seqlens)
+    shape = prefill.check(name, q, k, v, g, beta, initial_state, cu_seqlens)
     wanted = arguments.flag(name, "output_final_state", output_final_state)
     final, states = arguments.final_states(q, initial_state, shape, wanted)
-    out = engines.prefill(
+    out = prefill.run(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
         cu_seqlens=cu_seqlens, out=_output_rows(name, q, v, core_attn_out), **states,
     )  # fmt: skip
@@ -300,7 +301,7 @@ def fi_chunk_gated_delta_rule(
     name = "vllm.fi_chunk_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
     segments = arguments.segments_of(name, use_cp)
-    shape = _check_prefill(name, q, k, v, g, beta, initial_state, cu_seqlens)
+    shape = prefill.check(name, q, k, v, g, beta, initial_state, cu_seqlens)
     if checkpoint_every_n_tokens != 0 and cu_seqlens is None:
         raise InvalidArgumentError(f"{name}: checkpoint_every_n_tokens needs cu_seqlens")
     kept = arguments.checkpoints_after(
@@ -313,7 +314,7 @@ def fi_chunk_gated_delta_rule(
     wanted = arguments.flag(name, "output_final_state", output_final_state)
     # Checkpoints have the dtype of the states, which is f32 where final ones are kept.
     final, states = arguments.final_states(q, initial_state, shape, wanted or bool(kept))
-    out = engines.prefill(
+    out = prefill.run(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), cu_seqlens=cu_seqlens,
         segments=segments, **states, **kept,
     )  # fmt: skip
@@ -428,19 +429,6 @@ def causal_conv1d_update(
         ("num_accepted_tokens", num_accepted_tokens), query_start_loc, max_query_len,
         pad_slot_id if null_block_id is None else null_block_id, newest_last=False, out=out,
     )  # fmt: skip
-
-
-def _check_prefill(
-    function: str, q: Any, k: Any, v: Any, g: Any, beta: Any, initial_state: Any, cu_seqlens: Any
-) -> tuple[int, ...]:
-    """The shape of the states of a prefill's sequences.  Raises for arrays that do not fit."""
-    arguments.require_rank(function, "q", q, "[B, T, H, K]")
-    arguments.require_rank(function, "v", v, "[B, T, HV, V]")
-    arguments.refuse_autograd(function, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
-    sequences = q.shape[0] if cu_seqlens is None else cu_seqlens.shape[0] - 1
-    shape = (sequences, v.shape[2], v.shape[3], q.shape[3])
-    arguments.require_initial_state(function, initial_state, shape)
-    return shape
 
 
 def _first_slots(table: Any) -> Any:
