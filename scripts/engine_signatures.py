@@ -97,6 +97,7 @@ ENGINES = {
             f"{_QWEN}:causal_conv1d_update": "transformers._prepare_update",
             f"{_QWEN}:torch_chunk_gated_delta_rule": "transformers._prepare_chunk",
             f"{_QWEN}:torch_recurrent_gated_delta_rule": "transformers._prepare_recurrent",
+            f"{_KIMI}:chunk_kimi_delta_attention": "transformers._prepare_chunk_kda",
             f"{_KIMI}:recurrent_kimi_delta_attention": "transformers._prepare_recurrent_kda",
         },
         "callers": [_QWEN, "transformers.models.qwen3_5.modeling_qwen3_5",

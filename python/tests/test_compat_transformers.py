@@ -40,7 +40,7 @@ NAMES = (
     "torch_chunk_gated_delta_rule",
     "torch_recurrent_gated_delta_rule",
 )
-# Of a module of Kimi Delta Attention; those of ours are in front.
+# Of a module of Kimi Delta Attention.
 KDA_NAMES = (
     "causal_conv1d_fn",
     "causal_conv1d_update",
@@ -423,17 +423,50 @@ def torch_recurrent_kda(query, key, value, g, beta, state):
 
 
 @pytest.mark.parametrize("by_model", [False, True])
-def test_enable_leaves_the_prefill_of_kimi_delta_attention(fake_kda, fake, calls, by_model):
+def test_enable_takes_kimi_delta_attention(fake_kda, fake, calls, by_model):
     before = {name: getattr(fake_kda, name) for name in KDA_NAMES}
     transformers.enable(layer_of(fake_kda) if by_model else None)
-    assert [name for name in KDA_NAMES if getattr(fake_kda, name) is not before[name]] == [
-        *KDA_NAMES[:3]
-    ]
-    assert fake_kda.chunk_kimi_delta_attention(1) == "their chunk_kimi_delta_attention"
+    assert all(getattr(fake_kda, name) is not before[name] for name in KDA_NAMES)
     is_theirs = isinstance(fake.torch_chunk_gated_delta_rule(**rule_inputs()), str)
     assert is_theirs == by_model  # of another module
     transformers.disable()
     assert all(getattr(fake_kda, name) is before[name] for name in KDA_NAMES)
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 70])
+@pytest.mark.parametrize("initial", [False, True])
+def test_prefill_of_kimi_delta_attention(fake_kda, calls, tokens, initial):
+    transformers.enable()
+    x, start = kda_inputs(tokens), normal(B, H, K, V) if initial else None
+    before = None if start is None else start.copy()
+    o, after = fake_kda.chunk_kimi_delta_attention(
+        x["query"], x["key"], x["value"], g=x["g"], beta=x["beta"], initial_state=start,
+        output_final_state=True, use_qk_l2norm_in_kernel=True, position_ids=None, use_cache=True,
+    )  # fmt: skip
+    expected, expected_state = torch_recurrent_kda(
+        **x, state=np.zeros((B, H, K, V)) if start is None else start
+    )
+    np.testing.assert_allclose(o, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(after, expected_state, rtol=1e-5, atol=1e-5)
+    assert start is None or (start == before).all()
+    o, after = fake_kda.chunk_kimi_delta_attention(**x, initial_state=start)
+    assert after is None and calls == counts(gdn_prefill=2)
+
+
+def test_packed_prefill_of_kimi_delta_attention(fake_kda, calls):
+    """The bounds are the model's keyword."""
+    transformers.enable()
+    x = {name: array[:1] for name, array in kda_inputs(9).items()}
+    bounds = np.array([0, 4, 9], np.int32)
+    o, _ = fake_kda.chunk_kimi_delta_attention(
+        **x, use_qk_l2norm_in_kernel=True, cu_seq_lens_q=bounds, cu_seq_lens_k=bounds,
+        max_length_q=5, seq_idx=np.zeros((1, 9), np.int32),
+    )  # fmt: skip
+    for part in (slice(0, 4), slice(4, 9)):
+        alone = {name: array[:, part] for name, array in x.items()}
+        expected = torch_recurrent_kda(**alone, state=np.zeros((1, H, K, V)))[0]
+        np.testing.assert_allclose(o[:, part], expected, rtol=1e-5, atol=1e-5)
+    assert calls == counts(gdn_prefill=1)
 
 
 def test_tokens_of_kimi_delta_attention(fake_kda, calls):
@@ -460,10 +493,10 @@ def test_tokens_of_kimi_delta_attention(fake_kda, calls):
     assert calls == counts(gdn_decode=3, gdn_verify=1)
 
 
+@pytest.mark.parametrize("name", ["recurrent_kimi_delta_attention", "chunk_kimi_delta_attention"])
 @pytest.mark.parametrize(
     "change, reason",
     [
-        (kda_inputs(tokens=17), "sequences of 17 tokens; supported: 1 to 16"),
         ({"g": normal(B, 1, H)}, "g has shape"),
         ({"g": np.zeros((B, 1, H, K))}, "g is float64"),
         ({"beta": normal(B, 1, H).view(Trained)}, "beta requires grad"),
@@ -471,13 +504,21 @@ def test_tokens_of_kimi_delta_attention(fake_kda, calls):
         ({"cu_seqlens": np.arange(3)}, "unknown argument cu_seqlens"),
     ],
 )
-def test_what_is_left_of_kimi_delta_attention(fake_kda, calls, caplog, change, reason):
+def test_what_is_left_of_kimi_delta_attention(fake_kda, calls, caplog, change, reason, name):
     caplog.set_level(logging.INFO, logger=LOG)
     transformers.enable()
     fed = {**kda_inputs(), "initial_state": None, "output_final_state": True, **change}
-    theirs = "their recurrent_kimi_delta_attention"
-    assert fake_kda.recurrent_kimi_delta_attention(**fed) == theirs
+    assert getattr(fake_kda, name)(**fed) == f"their {name}"
     assert calls == counts() and reason in caplog.text
+
+
+def test_packed_sequences_behind_a_cache_are_theirs(fake_kda, calls):
+    transformers.enable()
+    x = {name: array[:1] for name, array in kda_inputs(9).items()}
+    o = fake_kda.chunk_kimi_delta_attention(
+        **x, initial_state=normal(1, H, K, V), cu_seq_lens_q=np.array([0, 4, 9])
+    )
+    assert o == "their chunk_kimi_delta_attention" and calls == counts()
 
 
 # --- the launches, on a GPU that is not there
@@ -559,6 +600,9 @@ def test_launches_of_kimi_delta_attention(fake_kda, launched, gate_dtype):
             **x, initial_state=normal(B, H, K, V), output_final_state=True,
             use_qk_l2norm_in_kernel=True,
         )  # fmt: skip
+    fake_kda.chunk_kimi_delta_attention(
+        **x, initial_state=normal(B, H, K, V), output_final_state=True, use_qk_l2norm_in_kernel=True
+    )
     for problem in launched:
         check(
             problem, q_heads=H, v_heads=H, key_dim=K, value_dim=V, dtype="f16", decay="channel",
@@ -566,7 +610,8 @@ def test_launches_of_kimi_delta_attention(fake_kda, launched, gate_dtype):
             beta_mode="given", use_qk_l2norm=True, state_layout="kv", state_dtype="f32",
             has_initial_state=True, store_state=True,
         )  # fmt: skip
-    assert [type(problem).__name__ for problem in launched] == ["DecodeProblem", "VerifyProblem"]
+    kinds = [type(problem).__name__ for problem in launched]
+    assert kinds == ["DecodeProblem", "VerifyProblem", "PrefillProblem"]
 
 
 # --- real models
@@ -700,10 +745,11 @@ class TestModels:
 @pytest.mark.parametrize("name", hf_models.KDA_MODELS)
 class TestModelsOfKimiDeltaAttention:
     def test_parts(self, models, emulated, name):
-        """A short prefill, one that goes on from the cache, and one token: of prefills only the
-        convolution is ours."""
+        """A short prefill, one that goes on from the cache, and one token."""
         assert_parts_alike(models(name))
-        assert emulated == counts(gdn_decode=LINEAR_LAYERS, gdn_conv=3 * LINEAR_LAYERS)
+        assert emulated == counts(
+            gdn_prefill=2 * LINEAR_LAYERS, gdn_decode=LINEAR_LAYERS, gdn_conv=3 * LINEAR_LAYERS
+        )
 
     def test_generation(self, models, emulated, name):
         model, ids = models(name), hf_models.prompt(2, 5)
@@ -725,10 +771,12 @@ def test_layers_of_glm(models, emulated):
     transformers.enable(model)
     out = model(ids[:, :13], use_cache=True)
     assert_alike(out.last_hidden_state, theirs[:, :13])
-    assert emulated == counts(gdn_conv=LINEAR_LAYERS)
+    assert emulated == counts(gdn_prefill=LINEAR_LAYERS, gdn_conv=LINEAR_LAYERS)
     out = model(ids[:, 13:], cache=out.cache, use_cache=True)
     assert_alike(out.last_hidden_state, theirs[:, 13:])
-    assert emulated == counts(gdn_decode=LINEAR_LAYERS, gdn_conv=2 * LINEAR_LAYERS)
+    assert emulated == counts(
+        gdn_prefill=LINEAR_LAYERS, gdn_decode=LINEAR_LAYERS, gdn_conv=2 * LINEAR_LAYERS
+    )
 
 
 @needs_transformers

@@ -1,8 +1,7 @@
 """Gated DeltaNet and Kimi Delta Attention layers of Hugging Face Transformers, run by cubinery.
 
 `enable()` puts cubinery behind the functions that these layers call: the causal convolution and the
-gated delta rule, of prefills and of decoding steps; of Kimi Delta Attention the prefill's rule stays
-Transformers'.  Weights, caches and generate() stay theirs.
+gated delta rule, of prefills and of decoding steps.  Weights, caches and generate() stay theirs.
 `disable()` undoes it.  What cubinery does not do (training, torch.compile, CPU tensors) still runs
 the function that was there; with logging at INFO that is said once, with the reason.
 
@@ -336,6 +335,32 @@ def _prepare_recurrent(
     return _advanced(call)
 
 
+def _prepare_chunk_kda(
+    query: Any,
+    key: Any,
+    value: Any,
+    g: Any,
+    beta: Any,
+    chunk_size: int = 64,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    *,
+    cu_seq_lens_q: Any = None,
+    **kwargs: Any,
+) -> _Prepared:
+    """chunk_kimi_delta_attention: g [B, T, H, K] is a logarithm; chunk_size lays out theirs.  Of packed
+    sequences the layers hand on the bounds as the model got them."""
+    _refuse_unknown("chunk_kimi_delta_attention", kwargs)
+    _require_plain("chunk_kimi_delta_attention", "query", query)
+    call = fla.checked(
+        fla.chunk_kda, query, key, value, g, beta, None, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, cu_seqlens=cu_seq_lens_q,
+    )  # fmt: skip
+    call.require_kernels()
+    return call.run
+
+
 def _prepare_recurrent_kda(
     query: Any,
     key: Any,
@@ -361,15 +386,18 @@ _CONVOLUTIONS: dict[str, Callable[..., _Prepared]] = {
     "causal_conv1d_fn": _prepare_convolution,
     "causal_conv1d_update": _prepare_update,
 }
-# Of a module that has all of one.  Kimi Delta Attention's chunk_kimi_delta_attention is a prefill,
-# for which there are no kernels.
+# Of a module that has all of one.
 _FUNCTIONS: tuple[dict[str, Callable[..., _Prepared]], ...] = (
     _CONVOLUTIONS
     | {
         "torch_chunk_gated_delta_rule": _prepare_chunk,
         "torch_recurrent_gated_delta_rule": _prepare_recurrent,
     },
-    _CONVOLUTIONS | {"recurrent_kimi_delta_attention": _prepare_recurrent_kda},
+    _CONVOLUTIONS
+    | {
+        "chunk_kimi_delta_attention": _prepare_chunk_kda,
+        "recurrent_kimi_delta_attention": _prepare_recurrent_kda,
+    },
 )
 # Attributes of layers before Transformers 5.15.  Without the package causal_conv1d its function is
 # None, and the layer runs torch's convolution.
