@@ -51,6 +51,9 @@ ENGINES = {
             f"{_VLLM_KIMI}:fused_recurrent_kda": "vllm.fused_recurrent_kda",
             f"{_VLLM_KIMI}:fused_recurrent_kda_packed_decode": "vllm.fused_recurrent_kda_packed_decode",
             f"{_VLLM_GLM}:fused_recurrent_kda": "vllm.glm5next_fused_recurrent_kda",
+            f"{_VLLM_KIMI}:chunk_kda_with_fused_gate": "vllm.chunk_kda_with_fused_gate",
+            f"{_VLLM_GLM}:chunk_kda_with_fused_gate": "vllm.glm5next_chunk_kda_with_fused_gate",
+            f"{_VLLM_OPS}.kda:chunk_kda": "vllm.chunk_kda",
             f"{_VLLM_OPS}.kda:fused_recurrent_kda": "vllm.glm5next_fused_recurrent_kda",
             f"{_VLLM_OPS}.kda:fused_recurrent_kda_fwd": "vllm.fused_recurrent_kda_fwd",
             "vllm.model_executor.layers.mamba.ops.causal_conv1d:causal_conv1d_fn": "vllm.causal_conv1d_fn",
@@ -69,6 +72,7 @@ ENGINES = {
                 "sglang.fused_recurrent_gated_delta_rule_packed_decode",
             f"{_SGLANG_OPS}.attention.fla.fused_recurrent:fused_recurrent_kda_packed_decode":
                 "sglang.fused_recurrent_kda_packed_decode",
+            f"{_SGLANG_OPS}.attention.fla.kda:chunk_kda": "sglang.chunk_kda",
             f"{_SGLANG_OPS}.attention.linear.fused_sigmoid_gating_recurrent:fused_sigmoid_gating_delta_rule_update":
                 "sglang.fused_sigmoid_gating_delta_rule_update",
             "sglang.srt.layers.attention.mamba.causal_conv1d:causal_conv1d_fn": "sglang.causal_conv1d_fn",

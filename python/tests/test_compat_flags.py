@@ -15,10 +15,10 @@ import recurrence
 
 from cubinery import Error, InvalidArgumentError, functional
 from cubinery.compat import (
-    _vllm_kda, causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
+    _vllm_kda, causal_conv1d, fla, flash_kda, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm,
 )  # fmt: skip
 
-MODULES = (causal_conv1d, fla, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm)
+MODULES = (causal_conv1d, fla, flash_kda, flashinfer, sglang, tensorrt_llm, tokenspeed, vllm)
 PARTS = {"_fla_gdn": "fla", "_fla_kda": "fla", "_vllm_kda": "vllm"}  # of modules in several files
 N, T, H, HV, K, V = 2, 3, 2, 4, 16, 16
 C, W, SLOTS = 8, 4, 4
@@ -113,6 +113,19 @@ def fla_kda() -> dict[str, Any]:
     return {**rows(N, 1), "g": zeros(N, 1, HV, K)}
 
 
+def kda_chunks(**renamed: str) -> dict[str, Any]:
+    x = {**rows(1, N * T), "g": zeros(1, N * T, HV, K), **PREFILL}
+    return {renamed.get(name, name): array for name, array in x.items()}
+
+
+def flash() -> dict[str, Any]:
+    x = {name: zeros(1, N * T, HV, K) for name in ("q", "k", "v", "g", "out")}
+    return {
+        **{**x, "beta": zeros(1, N * T, HV), "scale": 1.0, "A_log": zeros(HV), **PREFILL},
+        **{"dt_bias": zeros(HV, K), "lower_bound": -5.0},
+    }
+
+
 PREFILL = {"cu_seqlens": SPANS}
 GATED = {"A_log": zeros(HV)}
 # Of each function what it is called with, and its flags with what they need besides.
@@ -199,6 +212,7 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         lambda: {"x": zeros(N, C), "cache": zeros(N, C, W), **taps()},
         {},
     ),
+    flash_kda.fwd: (flash, {}),
     flashinfer.chunk_gated_delta_rule: (
         lambda: {**rows(N * T), **PREFILL},
         {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}, "use_cp": {}},
@@ -228,6 +242,10 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
     sglang.fused_recurrent_gated_delta_rule_packed_decode: (
         packed_decode,
         {"use_qk_l2norm_in_kernel": {}},
+    ),
+    sglang.chunk_kda: (
+        kda_chunks,
+        {"use_qk_l2norm_in_kernel": {}, "output_intermediate_states": {}, "beta_is_raw": {}},
     ),
     sglang.fused_recurrent_kda_packed_decode: (
         lambda: {**packed_decode(), "a": zeros(N, HV * K), "dt_bias": zeros(HV * K)},
@@ -338,6 +356,16 @@ FUNCTIONS: dict[Any, tuple[Any, dict[str, dict[str, Any]]]] = {
         },
     ),
     vllm.fused_kda_decode: (kda_fused, {}),
+    vllm.chunk_kda: (kda_chunks, {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}}),
+    vllm.chunk_kda_with_fused_gate: (
+        lambda: {**kda_chunks(g="raw_g", beta="raw_beta"), "A_log": zeros(HV), "g_bias": None},
+        {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}},
+    ),
+    vllm.glm5next_chunk_kda_with_fused_gate: (
+        lambda: {**kda_chunks(g="raw_g"), "A_log": zeros(HV), "g_bias": None},
+        {"output_final_state": {}, "use_qk_l2norm_in_kernel": {}, "safe_gate": {}},
+    ),
+    vllm.flashkda_fwd: (lambda: {**flash(), "workspace": None}, {}),
     vllm.chunk_gated_delta_rule: (
         lambda: rows(N, T),
         {"output_final_state": {}, "head_first": {}, "use_qk_l2norm_in_kernel": {}},

@@ -7,8 +7,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from cubinery import Decode, Verify
-from cubinery.compat import _vllm_kda, fla, sglang, vllm
-from test_compat_launch import note_launches, on_gpu
+from cubinery.compat import _vllm_kda, fla, flash_kda, sglang, vllm
+from test_compat_launch import note_launches, on_gpu, prefilled
+
+__all__ = ["prefilled"]  # a fixture
 
 N, T, H, D, W = 3, 4, 4, 128, 4
 SLOTS, CHANNELS = 8, 3 * 4 * 128
@@ -219,3 +221,122 @@ def test_fla(launched, v_first, packed):
     dense, pooled = launched()
     check(dense, kind, None, **gates, state_location="dense", state_dtype="f32")
     check(pooled, kind, None, **gates, state_location="pool", state_dtype="f16", index_dtype="i64")
+
+
+# --- prefills
+
+TOTAL, BOUNDS = 134, ints(0, 70, 70, 134)
+DENSE = {"state_location": "dense", "varlen": True, "state_dtype": "f32"}
+
+
+def check_prefill(launch, **fields):
+    problem, named = launch
+    fields = {**BASE, **fields}
+    assert {name: getattr(problem, name) for name in fields} == fields
+    return problem, named
+
+
+def rows(tokens=TOTAL, logits="beta", raw="g"):
+    wide = half(tokens, H + 16)
+    return {**qkv(tokens), raw: half(1, tokens, H, D), logits: wide[None, :, :H]}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of states that nobody wrote
+@pytest.mark.parametrize("v_first", [False, True])
+@pytest.mark.parametrize("kept", [False, True])
+def test_fla_prefill(prefilled, v_first, kept):
+    """As FLA's layer calls it, at first and behind a cache."""
+    flags = {
+        "use_qk_l2norm_in_kernel": True, "use_gate_in_kernel": True, "state_v_first": v_first,
+        "use_beta_sigmoid_in_kernel": True, "safe_gate": True, "lower_bound": -5.0,
+    }  # fmt: skip
+    common = {**rows(), **flags, "A_log": single(H), "dt_bias": single(H * D)}
+    for start in (None, single(3, H, D, D)):
+        fla.chunk_kda(
+            **common, initial_state=start, output_final_state=True,
+            cu_seqlens=BOUNDS.astype(np.int64), return_intermediate_states=kept,
+        )  # fmt: skip
+        fla.fused_recurrent_kda(
+            **{name: value for name, value in common.items() if name != "safe_gate"},
+            initial_state=start, output_final_state=True, cu_seqlens=BOUNDS,
+        )  # fmt: skip
+    layout = {"state_layout": "vk" if v_first else "kv", "store_state": True}
+    for i, launch in enumerate(prefilled):
+        of_chunks = i % 2 == 0
+        check_prefill(
+            launch, **DENSE, **BOUND, **layout, has_initial_state=i >= 2,
+            cu_seqlens_dtype="i64" if of_chunks else "i32",
+            checkpoints="before" if kept and of_chunks else "none",
+        )  # fmt: skip
+    assert len(prefilled) == 4
+
+
+@pytest.mark.parametrize("state", [np.float32, np.float16])
+def test_vllm_prefill(prefilled, state):
+    h0 = np.zeros((3, H, D, D), state)
+    common = {
+        "initial_state": h0, "output_final_state": True, "use_qk_l2norm_in_kernel": True,
+        "cu_seqlens": BOUNDS,
+    }  # fmt: skip
+    vllm.chunk_kda(
+        **{**rows(), "g": single(1, TOTAL, H, D), "beta": single(1, TOTAL, H)}, **common,
+        safe_gate=True, lower_bound=-5.0,
+    )  # fmt: skip
+    for lower_bound in (-5.0, None):
+        vllm.chunk_kda_with_fused_gate(
+            **rows(logits="raw_beta", raw="raw_g"), A_log=single(H), g_bias=single(H * D),
+            lower_bound=lower_bound, **common, out=half(1, TOTAL + 2, H, D)[:, :TOTAL],
+        )  # fmt: skip
+    for safe_gate in (True, False):
+        vllm.glm5next_chunk_kda_with_fused_gate(
+            **{**rows(raw="raw_g"), "beta": single(1, TOTAL, H)}, A_log=single(H),
+            g_bias=single(H * D), safe_gate=safe_gate, lower_bound=-5.0, **common,
+        )  # fmt: skip
+    mixed = {"beta_mode": "given", "beta_dtype": "f32"}
+    gates = (GIVEN, BOUND, SOFTPLUS, {**BOUND, **mixed}, {**SOFTPLUS, **mixed})
+    for launch, of_gates in zip(prefilled, gates, strict=True):
+        check_prefill(launch, **DENSE, **of_gates, state_layout="vk", has_initial_state=True)
+
+
+@pytest.mark.parametrize("state", [np.float32, np.float16])
+@pytest.mark.parametrize("bounds", [np.int32, np.int64])
+def test_flash_kda_prefill(prefilled, state, bounds):
+    """Both ends are the caller's, of either dtype; vLLM's fork keeps a state of each sequence."""
+    ends = [np.zeros((3, H, D, D), state) for _ in range(3)]
+    fed = [*rows().values(), D**-0.5, half(1, TOTAL, H, D)]
+    parts = [single(H), single(H, D), -5.0, ends[0], ends[1], BOUNDS.astype(bounds)]
+    flash_kda.fwd(*fed, *parts)
+    vllm.flashkda_fwd(*fed, np.zeros(8, np.uint8), *parts, ends[2], np.array([64, 0, 16], bounds))
+    dtypes = {
+        "state_dtype": "f32" if state is np.float32 else "f16",
+        "cu_seqlens_dtype": "i32" if bounds is np.int32 else "i64",
+    }  # fmt: skip
+    ours = {**DENSE, **BOUND, **dtypes, "state_layout": "vk", "has_initial_state": True}
+    public, fork = prefilled
+    check_prefill(public, **ours, store_state=True, checkpoints="none")
+    _, named = check_prefill(
+        fork, **ours, store_state=True, checkpoints="at", checkpoint_every=16, index_dtype="i32"
+    )
+    assert named["checkpoint_offsets"].shape == named["checkpoint_slots"].shape == (3, 1)
+
+
+@pytest.mark.parametrize("lower_bound, gates", [(-5.0, BOUND), (None, SOFTPLUS)])
+def test_sglang_prefill(prefilled, lower_bound, gates):
+    common = {
+        "initial_state": pool(), "initial_state_indices": READ, "use_qk_l2norm_in_kernel": True,
+        "cu_seqlens": BOUNDS,
+    }  # fmt: skip
+    raw = {"A_log": single(1, 1, H, 1), "dt_bias": single(H * D), "lower_bound": lower_bound}
+    track = {"track_state": single(3, H, D, D), "track_chunk_idx": ints(1, -1, 0)}
+    for kept in ({}, track):
+        sglang.chunk_kda(
+            **rows(), **common, **raw, beta_is_raw=True, output_intermediate_states=bool(kept),
+            **kept,
+        )  # fmt: skip
+    sglang.chunk_kda(**{**rows(), "g": single(1, TOTAL, H, D)}, **common)
+    first, kept, given = prefilled
+    ours = {**POOL, "varlen": True, "has_initial_state": True}
+    check_prefill(first, **ours, **gates, checkpoints="none")
+    check_prefill(kept, **ours, **gates, checkpoints="before", checkpoint_every=64)
+    _, named = check_prefill(given, **ours, **{**GIVEN, "beta_dtype": "f16"})
+    assert (named["pad_slot_id"], named["zero_padding"]) == (-1, True)

@@ -1,8 +1,8 @@
-"""vLLM's functions of Kimi Delta Attention for one token or few, by cubinery: compat.vllm has them.
+"""vLLM's functions of Kimi Delta Attention, by cubinery: compat.vllm has them.
 
-States are pools [slots, HV, V, K], updated in place, in which slot 0 is padding, as there.  Prefills
-(chunk_kda_with_fused_gate and others) and ReplaySSM's verification (kda_recoverssm_verify) stay
-vLLM's.
+States of decoding are pools [slots, HV, V, K], updated in place, in which slot 0 is padding, as
+there; of prefills they are gathered, [N, HV, V, K].  ReplaySSM's verification
+(kda_recoverssm_verify) stays vLLM's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from cubinery._context import context_for
 from cubinery._errors import InvalidArgumentError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _engines as engines
+from cubinery.compat import _prefill as prefill
 from cubinery.problems import DecodeProblem
 
 
@@ -166,12 +167,7 @@ def glm5next_fused_recurrent_kda(
     if arguments.flag(name, "compute_gate", compute_gate):
         if lower_bound is None or a_log is None or g_bias is None:
             raise InvalidArgumentError(f"{name}: compute_gate needs a_log, g_bias and lower_bound")
-        arguments.refuse_autograd(name, a_log=a_log, g_bias=g_bias)
-        arguments.require_rank(name, "k", k, "[B, T, H, K]")
-        arguments.require_rank(name, "v", v, "[B, T, HV, V]")
-        options = arguments.channel_decay(
-            name, a_log, g_bias, lower_bound, v.shape[2], k.shape[3], ("a_log", "g_bias")
-        )
+        options = _decay(name, a_log, g_bias, lower_bound, k, v, ("a_log", "g_bias"))
     if arguments.flag(name, "sigmoid_beta", sigmoid_beta):
         options["beta_mode"] = "logit"
     return engines.recurrent(
@@ -179,6 +175,183 @@ def glm5next_fused_recurrent_kda(
         cu_seqlens, ssm_state_indices, num_accepted_tokens, pad_slot_id, out=out,
         use_qk_l2norm=engines.normalises(name, use_qk_l2norm_in_kernel), **options,
     )  # fmt: skip
+
+
+def chunk_kda(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Any = None,
+    *,
+    safe_gate: Any = None,
+    lower_bound: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name, in vllm.third_party.flash_linear_attention.ops.kda and beside the
+    others: prefill with g [B, T, HV, K], the logarithm of a decay for each channel of k.
+
+    q, k [B, T, H, K], v [B, T, HV, V], beta [B, T, HV]; with `cu_seqlens` [N + 1] B is 1.
+    `initial_state` [N, HV, V, K] is not written; the final states are a new f32 array of that shape,
+    or None.  Returns (o, final states).  `safe_gate` and `lower_bound`, which layers pass, say how g
+    was made: vLLM does not read them either.
+    """
+    name = "vllm.chunk_kda"
+    arguments.refuse_unknown(name, kwargs)
+    return _prefill(
+        name, q, k, v, {"g": g, "beta": beta}, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, cu_seqlens, {"decay": "channel", "gate_mode": "log"},
+    )  # fmt: skip
+
+
+def chunk_kda_with_fused_gate(
+    q: Any,
+    k: Any,
+    v: Any,
+    raw_g: Any,
+    raw_beta: Any,
+    A_log: Any,
+    g_bias: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    lower_bound: float | None = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Any = None,
+    out: Any = None,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """vLLM's function of this name, beside fused_recurrent_kda(): chunk_kda() with gates that the
+    kernel makes, as there, of `raw_g` + `g_bias` and of `raw_beta`.  `out` [B, T, HV, V] is written;
+    None: allocated.
+    """
+    name = "vllm.chunk_kda_with_fused_gate"
+    arguments.refuse_unknown(name, kwargs)
+    options = _decay(name, A_log, g_bias, lower_bound, k, v, ("A_log", "g_bias"))
+    return _prefill(
+        name, q, k, v, {"raw_g": raw_g, "raw_beta": raw_beta}, scale, initial_state,
+        output_final_state, use_qk_l2norm_in_kernel, cu_seqlens, {**options, "beta_mode": "logit"},
+        out,
+    )  # fmt: skip
+
+
+def glm5next_chunk_kda_with_fused_gate(
+    q: Any,
+    k: Any,
+    v: Any,
+    raw_g: Any,
+    beta: Any,
+    A_log: Any,
+    g_bias: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    output_final_state: bool = False,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Any = None,
+    safe_gate: bool = False,
+    lower_bound: float = -5.0,
+    **kwargs: Any,
+) -> tuple[Any, Any]:
+    """vLLM's chunk_kda_with_fused_gate of vllm.models.glm5next.nvidia.ops.third_party.kda:
+    chunk_kda() with a decay that the kernel makes of `raw_g` + `g_bias`, with `safe_gate` above
+    `lower_bound`, without it by softplus.  beta is given, no logit.
+    """
+    name = "vllm.glm5next_chunk_kda_with_fused_gate"
+    arguments.refuse_unknown(name, kwargs)
+    is_safe = arguments.flag(name, "safe_gate", safe_gate)
+    if is_safe and lower_bound is None:
+        raise InvalidArgumentError(f"{name}: safe_gate needs lower_bound")
+    bound = lower_bound if is_safe else None
+    options = _decay(name, A_log, g_bias, bound, k, v, ("A_log", "g_bias"))
+    return _prefill(
+        name, q, k, v, {"raw_g": raw_g, "beta": beta}, scale, initial_state, output_final_state,
+        use_qk_l2norm_in_kernel, cu_seqlens, options,
+    )  # fmt: skip
+
+
+def flashkda_fwd(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float,
+    out: Any,
+    workspace: Any,
+    A_log: Any,
+    dt_bias: Any,
+    lower_bound: float,
+    initial_state: Any = None,
+    final_state: Any = None,
+    cu_seqlens: Any = None,
+    checkpoint_state: Any = None,
+    checkpoint_offsets: Any = None,
+    **kwargs: Any,
+) -> None:
+    """vLLM's torch.ops._flashkda_C.fwd: flash_kda.fwd() with checkpoints.
+
+    `checkpoint_state` [N, H, V, K], of the states' dtype, receives the state of each sequence after
+    `checkpoint_offsets` [N] of its tokens, multiples of 16; where that is 0 or less its row is left
+    as it is.  `workspace` is FlashKDA's: it is not read.
+
+    Raises as that does, and InvalidArgumentError for one of the two without the other.
+    """
+    name = "vllm.flashkda_fwd"
+    arguments.refuse_unknown(name, kwargs)
+    prefill.flash_kda(
+        name, q, k, v, g, beta, scale, out, A_log, dt_bias, lower_bound, initial_state,
+        final_state, cu_seqlens, checkpoint_state, checkpoint_offsets,
+    )  # fmt: skip
+
+
+def _decay(
+    function: str,
+    A_log: Any,
+    dt_bias: Any,
+    lower_bound: float | None,
+    k: Any,
+    v: Any,
+    names: tuple[str, str],
+) -> dict[str, Any]:
+    """arguments.channel_decay() for the heads of [B, T, HV, V] and the channels of [B, T, H, K]."""
+    arguments.refuse_autograd(function, **dict(zip(names, (A_log, dt_bias))))
+    arguments.require_rank(function, "k", k, "[B, T, H, K]")
+    arguments.require_rank(function, "v", v, "[B, T, HV, V]")
+    return arguments.channel_decay(
+        function, A_log, dt_bias, lower_bound, v.shape[2], k.shape[3], names
+    )
+
+
+def _prefill(
+    function: str,
+    q: Any,
+    k: Any,
+    v: Any,
+    gates: dict[str, Any],
+    scale: float | None,
+    initial_state: Any,
+    output_final_state: bool,
+    use_qk_l2norm_in_kernel: bool,
+    cu_seqlens: Any,
+    options: dict[str, Any],
+    out: Any = None,
+) -> tuple[Any, Any]:
+    """o and the final states.  `options`: those of gates; `gates` under the caller's names."""
+    arguments.refuse_autograd(function, **gates)
+    shape = prefill.check(function, q, k, v, None, None, initial_state, cu_seqlens)
+    wanted = arguments.flag(function, "output_final_state", output_final_state)
+    use_qk_l2norm = engines.normalises(function, use_qk_l2norm_in_kernel)
+    final, states = arguments.final_states(q, initial_state, shape, wanted)
+    o = prefill.run_channels(
+        function, q, k, v, gates, use_qk_l2norm, cu_seqlens=cu_seqlens, out=out, scale=scale,
+        **states, **options,
+    )  # fmt: skip
+    return o, final
 
 
 def fused_kda_decode(

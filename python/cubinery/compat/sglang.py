@@ -1,6 +1,5 @@
-"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla), those of Kimi Delta Attention
-for one token or few, and causal convolutions
-(sglang/srt/layers/attention/mamba/causal_conv1d_triton.py), by cubinery.
+"""SGLang's Gated DeltaNet functions (sglang/srt/layers/attention/fla), those of Kimi Delta Attention,
+and causal convolutions (sglang/srt/layers/attention/mamba/causal_conv1d_triton.py), by cubinery.
 
 States are pools [slots, HV, V, K], updated in place; a negative index is padding: the request's
 output is zero and no state is touched (SGLang computes its output from a zero state).  Importing
@@ -217,20 +216,9 @@ def chunk_gated_delta_rule(
     name = "sglang.chunk_gated_delta_rule"
     arguments.refuse_unknown(name, kwargs)
     engines.refuse_head_first(name, head_first)
-    if (initial_state is None) != (initial_state_indices is None):
-        raise InvalidArgumentError(
-            f"{name}: initial_state and initial_state_indices belong together"
-        )
     arguments.refuse_autograd(name, q=q, k=k, v=v, g=g, beta=beta, initial_state=initial_state)
     update = arguments.flag(name, "inplace_update", inplace_update)
-    options: dict[str, Any] = {}
-    if initial_state is not None:
-        arguments.require_state_dtype(name, "initial_state", initial_state)
-        options = {
-            "state_indices": initial_state_indices,
-            "pad_slot_id": _PAD_SLOT_ID,
-            "zero_padding": True,
-        }
+    options = _pool_options(name, initial_state, initial_state_indices)
     h = None
     if arguments.flag(name, "output_h", output_h):
         arguments.require_rank(name, "q", q, "[B, T, H, K]")
@@ -244,6 +232,117 @@ def chunk_gated_delta_rule(
         store_state=update and initial_state is not None, **options,
     )  # fmt: skip
     return out, None, h
+
+
+def chunk_kda(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    scale: float | None = None,
+    initial_state: Any = None,
+    initial_state_indices: Any = None,
+    use_qk_l2norm_in_kernel: bool = False,
+    cu_seqlens: Any = None,
+    A_log: Any = None,
+    dt_bias: Any = None,
+    lower_bound: float | None = None,
+    output_intermediate_states: bool = False,
+    track_state: Any = None,
+    track_chunk_idx: Any = None,
+    beta_is_raw: bool = False,
+    chunk_indices: Any = None,
+    chunk_offsets: Any = None,
+    **kwargs: Any,
+) -> Any:
+    """SGLang's function of this name (sglang.kernels.ops.attention.fla.kda): prefill of Kimi Delta
+    Attention, on a pool that is updated in place.
+
+    Arrays and pool as in chunk_gated_delta_rule(), g [1, total, HV, K].  With `A_log` [HV] or
+    [1, 1, HV, 1] g is raw: the kernel makes the decay of g + dt_bias, `dt_bias` [HV, K], flat or
+    None, above `lower_bound` or, without one, by softplus; without `A_log` g is its logarithm.  With
+    `beta_is_raw` beta is a logit.  Returns o; with `output_intermediate_states` (o, h), h as in
+    chunk_gated_delta_rule().
+
+    `track_state` [N, HV, V, K], f32, receives the state of sequence n before its chunk
+    track_chunk_idx[n] of 64 tokens, rounded to the pool's dtype; where that is negative, or behind
+    the last chunk, its row has no meaning.
+
+    chunk_indices and chunk_offsets tell SGLang how to lay out its work: they are not read.
+
+    Raises InvalidArgumentError for `dt_bias` or `lower_bound` without `A_log`, for a pool without
+    indices, and for one of `track_state` and `track_chunk_idx` without the other; UnsupportedError
+    for a `lower_bound` below -5 and inputs that require grad while grad is enabled.
+    """
+    name = "sglang.chunk_kda"
+    arguments.refuse_unknown(name, kwargs)
+    arguments.refuse_autograd(
+        name, q=q, k=k, v=v, g=g, beta=beta, A_log=A_log, dt_bias=dt_bias,
+        initial_state=initial_state,
+    )  # fmt: skip
+    arguments.require_rank(name, "q", q, "[B, T, H, K]")
+    arguments.require_rank(name, "v", v, "[B, T, HV, V]")
+    matrices = (*v.shape[2:], q.shape[3])
+    _check_track(name, track_state, track_chunk_idx, cu_seqlens, matrices)
+    options = _pool_options(name, initial_state, initial_state_indices)
+    options |= _gates_of_chunks(name, A_log, dt_bias, lower_bound, v.shape[2], q.shape[3])
+    if arguments.flag(name, "beta_is_raw", beta_is_raw):
+        options["beta_mode"] = "logit"
+    keeps = arguments.flag(name, "output_intermediate_states", output_intermediate_states)
+    h: Any = None
+    if keeps or track_state is not None:
+        h, kept = prefill.chunk_states(q, matrices, cu_seqlens, initial_state)
+        options |= kept
+    out = prefill.run_channels(
+        name, q, k, v, {"g": g, "beta": beta}, engines.normalises(name, use_qk_l2norm_in_kernel),
+        cu_seqlens=cu_seqlens, scale=scale, state=initial_state,
+        store_state=initial_state is not None, **options,
+    )  # fmt: skip
+    if track_state is not None and h.shape[1] > 0:
+        rows = options["checkpoint_cu_starts"][:-1] + track_chunk_idx
+        track_state[...] = h[0][rows.clip(0, h.shape[1] - 1)]
+    return (out, h) if keeps else out
+
+
+def _pool_options(function: str, pool: Any, indices: Any) -> dict[str, Any]:
+    """functional.gdn_prefill's options of a pool and of its padding."""
+    if (pool is None) != (indices is None):
+        raise InvalidArgumentError(
+            f"{function}: initial_state and initial_state_indices belong together"
+        )
+    if pool is None:
+        return {}
+    arguments.require_state_dtype(function, "initial_state", pool)
+    return {"state_indices": indices, "pad_slot_id": _PAD_SLOT_ID, "zero_padding": True}
+
+
+def _gates_of_chunks(
+    function: str, A_log: Any, dt_bias: Any, lower_bound: float | None, heads: int, key_dim: int
+) -> dict[str, Any]:
+    """functional.gdn_prefill's options of decays."""
+    if A_log is not None:
+        return arguments.channel_decay(function, A_log, dt_bias, lower_bound, heads, key_dim)
+    for parameter, value in {"dt_bias": dt_bias, "lower_bound": lower_bound}.items():
+        if value is not None:
+            raise InvalidArgumentError(
+                f"{function}: {parameter} needs A_log: without it g is the logarithm"
+            )
+    return {"decay": "channel", "gate_mode": "log"}
+
+
+def _check_track(
+    function: str, states: Any, chunks: Any, cu_seqlens: Any, matrices: tuple[int, ...]
+) -> None:
+    if (states is None) != (chunks is None):
+        raise InvalidArgumentError(f"{function}: track_state and track_chunk_idx belong together")
+    if states is None:
+        return
+    if cu_seqlens is None:
+        raise InvalidArgumentError(f"{function}: track_state needs cu_seqlens")
+    sequences = cu_seqlens.shape[0] - 1
+    arguments.require_shape(function, "track_state", states, (sequences, *matrices))
+    arguments.require_shape(function, "track_chunk_idx", chunks, (sequences,))
 
 
 def causal_conv1d_fn(

@@ -1,6 +1,5 @@
-"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops), those of Kimi Delta Attention
-for one token or few, and causal convolutions (vllm/model_executor/layers/mamba/ops/causal_conv1d.py),
-by cubinery.
+"""vLLM's Gated DeltaNet functions (vllm/model_executor/layers/fla/ops), those of Kimi Delta Attention,
+and causal convolutions (vllm/model_executor/layers/mamba/ops/causal_conv1d.py), by cubinery.
 
 States are [.., HV, V, K].  Slot 0 of a pool is padding, as in vLLM today; `pad_slot_id=-1`, which
 vLLM does not have, asks for the older convention.  Under `pad_slot_id=0` a negative index is no
@@ -19,11 +18,17 @@ from cubinery.compat import _convolution as convolution
 from cubinery.compat import _engines as engines
 from cubinery.compat import _prefill as prefill
 from cubinery.compat import _verify as verification
+from cubinery.compat._vllm_kda import chunk_kda as chunk_kda
+from cubinery.compat._vllm_kda import chunk_kda_with_fused_gate as chunk_kda_with_fused_gate
+from cubinery.compat._vllm_kda import flashkda_fwd as flashkda_fwd
 from cubinery.compat._vllm_kda import fused_kda_decode as fused_kda_decode
 from cubinery.compat._vllm_kda import fused_recurrent_kda as fused_recurrent_kda
 from cubinery.compat._vllm_kda import fused_recurrent_kda_fwd as fused_recurrent_kda_fwd
 from cubinery.compat._vllm_kda import (
     fused_recurrent_kda_packed_decode as fused_recurrent_kda_packed_decode,
+)
+from cubinery.compat._vllm_kda import (
+    glm5next_chunk_kda_with_fused_gate as glm5next_chunk_kda_with_fused_gate,
 )
 from cubinery.compat._vllm_kda import glm5next_fused_recurrent_kda as glm5next_fused_recurrent_kda
 from cubinery.problems import OutputNorm
