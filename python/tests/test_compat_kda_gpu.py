@@ -420,7 +420,7 @@ def test_registered_with_fla(monkeypatch):
             for tokens in (1, 4):
                 o, final = theirs.fused_recurrent_kda(**fla_arguments(drafts, tokens, True))
                 drafts.check(0, drafts.pool[0], o[0], {tokens - 1: final[0]})
-            theirs.fused_recurrent_kda(**fla_arguments(drafts, 17, True))  # stays FLA's
+            theirs.fused_recurrent_kda(**fla_arguments(drafts, 17, True))  # a prefill
     finally:
         fla.unregister()
-    assert ran == [1, 4]
+    assert ran == [1, 4, 17]
