@@ -393,18 +393,19 @@ def test_sglang_with_given_decays(beta_is_raw):
 
 
 @pytest.mark.parametrize("keeps", [False, True])
+@pytest.mark.parametrize("chunk", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_sglang_states_of_chunks(keeps, dtype):
+def test_sglang_states_of_chunks(keeps, chunk, dtype):
     x, pool = inputs(), states(6).astype(dtype)
     before = pool.copy()
     tracked = np.full((N, HV, V, K), np.nan, np.float32)
     result = sglang_call(
         x, pool, NO_PADDING, beta_is_raw=True, lower_bound=LOWER, track_state=tracked,
-        track_chunk_idx=np.array([1, -1, 0, 0], np.int32), output_intermediate_states=keeps,
+        track_chunk_idx=np.array([chunk, -1, 0, 0], np.int32), output_intermediate_states=keeps,
     )  # fmt: skip
     tolerance = {"rtol": 2e-6, "atol": 1e-6} if dtype is np.float32 else {"rtol": 0, "atol": 2e-3}
     expected = steps(tokens_of(x, 0), before[3], LOWER)[1][63]
-    np.testing.assert_allclose(tracked[0], expected, **tolerance)
+    np.testing.assert_allclose(tracked[0], before[3] if chunk == 0 else expected, **tolerance)
     np.testing.assert_array_equal(tracked[2:], before[[0, 5]])
     assert isinstance(result, tuple) == keeps
     if keeps:
