@@ -177,5 +177,18 @@ TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill]
   expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 
+// With a decay for each channel, whose WY factors TMA brings as rows.
+TEST_CASE("ChannelDecaySegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
+  PrefillProblem problem = with_channels(segments_varlen());
+  problem.key_dim = problem.value_dim = 128;
+  expect_same_bits(problem, {.lengths = {1000, 64, 333}}, 8, 100000);
+}
+TEST_CASE("ChannelDecayPrefill.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
+  PrefillProblem problem = with_channels(small_varlen());
+  problem.key_dim = problem.value_dim = 128;
+  problem.segments = Segments::kNever;
+  expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
+}
+
 }  // namespace
 }  // namespace cubinery::test
