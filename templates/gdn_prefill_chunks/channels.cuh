@@ -27,8 +27,9 @@
 
 namespace {
 
-constexpr ChannelPlaces kPlaces = channel_places(kKey);
-constexpr ChannelWy kChannelWy = channel_wy(kChunk, kKey.key_dim, kKey.dtype);
+// Functions: constants would lie in the memory of kernels that have no use for them.
+consteval ChannelPlaces places() { return channel_places(kKey); }
+consteval ChannelWy channel_factors() { return channel_wy(kChunk, kKey.key_dim, kKey.dtype); }
 constexpr int kBlocks = kChunk / 16;
 constexpr int kGroups = channel_groups(kKey);
 constexpr int kGateRow = gate_row(kKey);
@@ -47,12 +48,12 @@ __device__ T* place(int offset) {
   return reinterpret_cast<T*>(shared + offset);
 }
 __device__ RowMatrix k_rows() { return {dev::shared_address(shared)}; }
-__device__ RowMatrix q_rows() { return {dev::shared_address(shared) + kPlaces.q}; }
-__device__ Sums gate_sums() { return {dev::shared_address(shared) + kPlaces.sums}; }
+__device__ RowMatrix q_rows() { return {dev::shared_address(shared) + places().q}; }
+__device__ Sums gate_sums() { return {dev::shared_address(shared) + places().sums}; }
 __device__ ChannelNorms channel_norms() {
-  return {.k = place<float>(kPlaces.numbers), .q = place<float>(kPlaces.numbers) + kChunk};
+  return {.k = place<float>(places().numbers), .q = place<float>(places().numbers) + kChunk};
 }
-__device__ float* betas() { return place<float>(kPlaces.numbers) + 2 * kChunk; }
+__device__ float* betas() { return place<float>(places().numbers) + 2 * kChunk; }
 
 // Writes the sums of g inside the chunk, for base 2, of all channels, and e^G_C to `decays`.
 // Tokens behind the sequence's end do not decay.
@@ -67,7 +68,7 @@ __device__ void sum_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, i
 #pragma unroll 1
   for (int d = threadIdx.x; d < kKey.key_dim; d += threads(kKey)) {
     all.dt_bias = dev::to_float<kKey.inputs.dt_bias_dtype>(dev::dt_bias_of<kKey>(p.gates, head, d));
-    float* const sums = place<float>(kPlaces.sums) + d;
+    float* const sums = place<float>(places().sums) + d;
     float sum = 0.0f;
 #pragma unroll 1
     for (int begin = 0; begin < kChunk; begin += 16) {
@@ -269,7 +270,7 @@ __device__ void store_products(int row, int column) {
   float q_squares = 0.0f;
 #pragma unroll
   for (int group = 0; group < kGroups; ++group) {
-    const unsigned part = dev::shared_address(shared) + kPlaces.parts + group * kChannelPartBytes;
+    const unsigned part = dev::shared_address(shared) + places().parts + group * kChannelPartBytes;
     const Acc kk = dev::to_float(dev::load_tile<DType::kF32>(part, 0));
     const Acc qk = dev::to_float(dev::load_tile<DType::kF32>(part, 1));
     dev::for_each_element([&](int r, int c, int j) {
@@ -281,8 +282,8 @@ __device__ void store_products(int row, int column) {
     q_squares += squares;
   }
   const int at = lower_tile(row, column);
-  dev::store_tile(place<float>(kPlaces.kk), at, dev::round_to<DType::kF32>(pair.kk));
-  dev::store_tile(place<float>(kPlaces.qk), at, dev::round_to<DType::kF32>(pair.qk));
+  dev::store_tile(place<float>(places().kk), at, dev::round_to<DType::kF32>(pair.kk));
+  dev::store_tile(place<float>(places().qk), at, dev::round_to<DType::kF32>(pair.qk));
   if (row != column || !kNormalises) return;
   ChannelNorms::store(channel_norms().k + 16 * row, pair.kk);
   if (threadIdx.x % 32 < 16) {
@@ -299,7 +300,7 @@ __device__ void multiply_rows_of_channels() {
     for (int column = 0; column <= row; ++column) {
 #pragma unroll 1
       for (int group = warp; group < kGroups; group += kKey.warps) {
-        auto* const part = place<float>(kPlaces.parts + group * kChannelPartBytes);
+        auto* const part = place<float>(places().parts + group * kChannelPartBytes);
         Pair pair;
         if (row == column) {
           float q_squares[2] = {};
@@ -326,7 +327,7 @@ __device__ void multiply_rows_of_channels() {
 
 // T, with one warp.
 __device__ void store_inverse(char* wy) {
-  float* const kk = place<float>(kPlaces.kk);
+  float* const kk = place<float>(places().kk);
   if constexpr (kNormalises) {
     const ChannelNorms norms = channel_norms();
 #pragma unroll
@@ -343,8 +344,8 @@ __device__ void store_inverse(char* wy) {
       }
     }
   }
-  dev::UnitLowerInverse<kBlocks, kKey.dtype != DType::kBF16> inverse(kk, betas(),
-                                                                     place<float>(kPlaces.inverse));
+  dev::UnitLowerInverse<kBlocks, kKey.dtype != DType::kBF16> inverse(
+      kk, betas(), place<float>(places().inverse));
   inverse.compute();
 #pragma unroll
   for (int row = 0; row < kBlocks; ++row) {
@@ -359,7 +360,7 @@ __device__ void store_inverse(char* wy) {
 // P, with warps 0 ... kCount - 1, of which this one is `warp`.
 template <int kCount>
 __device__ void store_attention(char* wy, float scale, int warp) {
-  const unsigned qk = dev::shared_address(shared) + kPlaces.qk;
+  const unsigned qk = dev::shared_address(shared) + places().qk;
 #pragma unroll
   for (int row = 0; row < kBlocks; ++row) {
 #pragma unroll
@@ -373,7 +374,7 @@ __device__ void store_attention(char* wy, float scale, int warp) {
         tile.x[r][c][j] *=
             scale * channel_norms().of_q(left) * channel_norms().of_k(right) * betas()[right];
       });
-      dev::store_wy_tile<kKey.dtype>(wy + kChannelWy.attention, wy_tile(row, column, kChunk),
+      dev::store_wy_tile<kKey.dtype>(wy + channel_factors().attention, wy_tile(row, column, kChunk),
                                      dev::round_to<kKey.dtype>(tile));
     }
   }
@@ -385,14 +386,14 @@ __device__ void store_rows(char* wy, float scale, int thread) {
   using Piece = dev::Vec<kKey.dtype, 16>;
   constexpr int kEach = Piece::kElements;
   constexpr int kPieces = kKey.key_dim / kEach;
-  const float* const sums = place<float>(kPlaces.sums);
+  const float* const sums = place<float>(places().sums);
 #pragma unroll 1
   for (int i = thread; i < kChunk * kPieces; i += kThreads) {
     const int row = i / kPieces, channel = i % kPieces * kEach;
     const int at = (row * kStride + channel) * size_of(kKey.dtype);
     Piece k, q;
     dev::load_vector(k, shared + at);
-    dev::load_vector(q, shared + kPlaces.q + at);
+    dev::load_vector(q, shared + places().q + at);
     const float of_k = channel_norms().of_k(row), of_q = scale * channel_norms().of_q(row);
     const float of_update = of_k * betas()[row];
     float keys[kEach], queries[kEach], updates[kEach];
@@ -412,19 +413,19 @@ __device__ void store_rows(char* wy, float scale, int thread) {
     };
     using ReadRows = dev::WyRows<2 * kChunk, kKey.key_dim, kKey.dtype>;
     using WrittenRows = dev::WyRows<kChunk, kKey.key_dim, kKey.dtype>;
-    put(kChannelWy.keys + ReadRows::at(row, channel / kEach), keys);
-    put(kChannelWy.keys + ReadRows::at(kChunk + row, channel / kEach), queries);
-    put(kChannelWy.updates + WrittenRows::at(row, channel / kEach), updates);
+    put(channel_factors().keys + ReadRows::at(row, channel / kEach), keys);
+    put(channel_factors().keys + ReadRows::at(kChunk + row, channel / kEach), queries);
+    put(channel_factors().updates + WrittenRows::at(row, channel / kEach), updates);
   }
 }
 
 // All of them.
 __device__ void make_channel_wy(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
                                 int head) {
-  char* const wy =
-      static_cast<char*>(p.wy) + (static_cast<long long>(slot) * p.heads + head) * kChannelWy.bytes;
+  char* const wy = static_cast<char*>(p.wy) +
+                   (static_cast<long long>(slot) * p.heads + head) * channel_factors().bytes;
   copy_rows(p, chunk, head);
-  sum_gates(p, chunk, head, reinterpret_cast<float*>(wy + kChannelWy.decay));
+  sum_gates(p, chunk, head, reinterpret_cast<float*>(wy + channel_factors().decay));
   store_betas(p, chunk, head);
   dev::wait_copies<0>();
   // Orders everybody's copies, sums and betas before their reading.

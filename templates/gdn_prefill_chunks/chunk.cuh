@@ -2,7 +2,6 @@
 // defined kKey.
 #pragma once
 
-#include "common/chunk/make_wy.cuh"
 #include "common/chunk/sequences.cuh"
 #include "common/copy.cuh"
 #include "common/operands.cuh"
@@ -18,12 +17,6 @@ constexpr int kChunk = kKey.chunk_size;
 constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
 constexpr bool kNormalises = kKey.inputs.use_qk_l2norm;
 constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
-
-constexpr dev::WyShape kWyShape{.dtype = kKey.dtype,
-                                .chunk_size = kChunk,
-                                .key_dim = kKey.key_dim,
-                                .use_qk_l2norm = kNormalises,
-                                .warps = kKey.warps};
 
 using RowMatrix = dev::SharedMatrix<kKey.dtype, kStride>;
 

@@ -13,8 +13,8 @@ __device__ unsigned stage_of(int chunk) {
 }
 
 // Where a stage has the rows that read the state, keys and then queries, and those that write it.
-constexpr int kKeysAt = kChannels ? kWyAt + kChannelWy.keys : 0;
-constexpr int kUpdatesAt = kChannels ? kWyAt + kChannelWy.updates : 0;
+constexpr int kKeysAt = kChannels ? kWyAt + channel_factors().keys : 0;
+constexpr int kUpdatesAt = kChannels ? kWyAt + channel_factors().updates : 0;
 using ReadMatrix = MatricesOf<kChannels>::Read;
 using WrittenMatrix = MatricesOf<kChannels>::Written;
 
@@ -47,14 +47,14 @@ class WarpCopier {
                    p.v);
       if (kKey.segments && kChannels && !kOutputs && chunk < unit.span.begin) {
         // There are no outputs, and no queries.
-        constexpr int kRest = kWyBytes - kChannelWy.updates;
-        dev::copy_bytes<kChannelWy.keys, 32>(stage + kWyAt, wy_);
+        constexpr int kRest = kWyBytes - channel_factors().updates;
+        dev::copy_bytes<channel_factors().keys, 32>(stage + kWyAt, wy_);
 #pragma unroll
         for (int run = 0; run < ReadRows::kRuns; ++run) {
-          const int at = kChannelWy.keys + run * ReadRows::kRunStride;
+          const int at = channel_factors().keys + run * ReadRows::kRunStride;
           dev::copy_bytes<ReadRows::run_bytes(kChunk), 32>(stage + kWyAt + at, wy_ + at);
         }
-        dev::copy_bytes<kRest, 32>(stage + kUpdatesAt, wy_ + kChannelWy.updates);
+        dev::copy_bytes<kRest, 32>(stage + kUpdatesAt, wy_ + channel_factors().updates);
       } else {
         dev::copy_bytes<kWyBytes, 32>(stage + kWyAt, wy_);
       }
@@ -119,7 +119,7 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
     float(&s)[2][2][2] = state.tiles[k].x;
     dev::Acc added{};
     if constexpr (kChannels) {
-      scale_columns(state.tiles[k], Factors(stage + kWyAt, kChannelWy.decay, k));
+      scale_columns(state.tiles[k], Factors(stage + kWyAt, channel_factors().decay, k));
     } else {
       dev::for_each_element([&](int r, int c, int j) { s[r][c][j] *= decay; });
     }

@@ -118,7 +118,7 @@ __device__ void for_each_run(Function copy) {
 // Of the chunk's rows over channels, of one matrix.
 constexpr int kKeyRowsBytes = kChunk * kKey.key_dim * kSize;
 // What the WY factors have behind matrices.
-constexpr int kFactors = kChannels ? kChannelWy.decay : kWy.k_in;
+constexpr int kFactors = kChannels ? channel_factors().decay : kWy.k_in;
 
 // Whether the outputs go by TMA.
 constexpr bool kWrites = kTma && size_of(kKey.output_dtype) == 2;
@@ -184,15 +184,15 @@ class TmaCopier {
   __device__ void bring_keys(const GdnPrefillScanParams& p, int chunk, int to) const {
     const unsigned stage = stage_at(to);
     const unsigned barrier = filled_at(to);
-    const int queries = has_queries(chunk) ? kKeyRowsBytes : 0;
     if constexpr (kChannels) {
+      const int queries = has_queries(chunk) ? kKeyRowsBytes : 0;
       dev::expect_bytes(barrier, kWyBytes - kKeyRowsBytes + queries + value_bytes());
       bring_channel_rows(wy_of_chunk(p, at_, chunk), queries != 0, stage, barrier);
     } else {
-      dev::expect_bytes(
-          barrier, kKeyRowsBytes + queries + (producers(kKey) > 0 ? 0 : value_bytes() + kWy.bytes));
+      dev::expect_bytes(barrier, kKeyRowsBytes + (has_queries(chunk) ? kKeyRowsBytes : 0) +
+                                     (producers(kKey) > 0 ? 0 : value_bytes() + kWy.bytes));
       bring_rows(p.k_map, at_.k_head, chunk, stage, barrier);
-      if (queries != 0) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
+      if (has_queries(chunk)) bring_rows(p.q_map, at_.q_head, chunk, stage + kQueries, barrier);
     }
     if (producers(kKey) > 0) return;
     const char* wy = wy_of_chunk(p, at_, chunk);
@@ -205,7 +205,7 @@ class TmaCopier {
   // Keys, queries where the chunk has outputs, and updates.
   static __device__ void bring_channel_rows(const char* wy, bool has_queries, unsigned stage,
                                             unsigned barrier) {
-    const char* const keys = wy + kChannelWy.keys;
+    const char* const keys = wy + channel_factors().keys;
     if (has_queries) {
       dev::copy_run(stage, keys, 2 * kKeyRowsBytes, barrier);
     } else {
@@ -215,7 +215,7 @@ class TmaCopier {
         dev::copy_run(stage + at, keys + at, ReadRows::run_bytes(kChunk), barrier);
       }
     }
-    dev::copy_run(stage + kUpdates, wy + kChannelWy.updates, kKeyRowsBytes, barrier);
+    dev::copy_run(stage + kUpdates, wy + channel_factors().updates, kKeyRowsBytes, barrier);
   }
   __device__ void bring_values(const GdnPrefillScanParams& p, int chunk, int to) const {
     if (!has_values()) return;
@@ -280,8 +280,8 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit,
     }
   });
   if constexpr (kChannels) {
-    dev::copy_bytes<2 * kKeyRowsBytes, kThreads>(stage, wy + kChannelWy.keys);
-    dev::copy_bytes<kKeyRowsBytes, kThreads>(stage + kUpdates, wy + kChannelWy.updates);
+    dev::copy_bytes<2 * kKeyRowsBytes, kThreads>(stage, wy + channel_factors().keys);
+    dev::copy_bytes<kKeyRowsBytes, kThreads>(stage + kUpdates, wy + channel_factors().updates);
   }
   dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), wy + kFactors);
 }
@@ -393,7 +393,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   for (int k = 0; k < kKeys; ++k) {
     s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
     if constexpr (kChannels) {
-      scale_columns(state.tiles[k], Factors(wy, kChannelWy.decay, k));
+      scale_columns(state.tiles[k], Factors(wy, channel_factors().decay, k));
     } else {
       scale(state.tiles[k], decay);
     }
@@ -416,7 +416,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
     given[i] = values_at(stage, i);
-    k_in[i] = factors_of_tokens<kWy.k_in>(wy, i);
+    if constexpr (!kChannels) k_in[i] = Factors(wy, kWy.k_in, i);
   }
   dev::finish_products<0>(products);
 
@@ -441,7 +441,9 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   }
   Factors v_out[kTokens];
 #pragma unroll
-  for (int i = 0; i < kTokens; ++i) v_out[i] = factors_of_tokens<kWy.v_out>(wy, i);
+  for (int i = 0; i < kTokens; ++i) {
+    if constexpr (!kChannels) v_out[i] = Factors(wy, kWy.v_out, i);
+  }
   dev::finish_products<0>(u);
 
   // O += P U, then S += K^T (v_out U), which runs while outputs are put down.

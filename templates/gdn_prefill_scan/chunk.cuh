@@ -31,10 +31,10 @@ constexpr int kRow = key_row_elements(kKey);
 constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
 constexpr int kWyBytes = wy_bytes(kKey);
-// With a decay for each channel the WY factors are those of kChannelWy instead.
+// With a decay for each channel the WY factors are these instead.
 constexpr bool kChannels = has_channel_decays(kKey);
-constexpr ChannelWy kChannelWy = channel_wy(kChunk, kKey.key_dim, kKey.dtype);
-constexpr int kAttention = kChannels ? kChannelWy.attention : kWy.attention;
+consteval ChannelWy channel_factors() { return channel_wy(kChunk, kKey.key_dim, kKey.dtype); }
+constexpr int kAttention = kChannels ? channel_factors().attention : kWy.attention;
 
 // Without wgmma these are named, too, though not used.
 constexpr int kSwizzledKeyBytes =
@@ -159,7 +159,7 @@ __device__ const char* wy_of(const GdnPrefillScanParams& p, const Unit& unit, in
 // Of the vector at byte `vector` of the WY factors in shared memory, the factors of this lane's
 // tokens in tile i.
 struct Factors {
-  float x[2][2];  // [column half][column]
+  float x[2][2] = {{1.0f, 1.0f}, {1.0f, 1.0f}};  // [column half][column]
   Factors() = default;
   __device__ Factors(unsigned wy, int vector, int i) {
     const unsigned at = wy + vector + (16 * i + dev::tile_column()) * 4;
@@ -167,13 +167,11 @@ struct Factors {
     for (int c = 0; c < 2; ++c) dev::load_shared(x[c], at + 32 * c);
   }
 };
-// The same, or none where rows have them, with a decay for each channel.
+// The same; with a decay for each channel rows have them, and these are 1.
 template <int kVector>
 __device__ Factors factors_of_tokens(unsigned wy, int i) {
   if constexpr (kChannels) {
-    Factors ones;
-    ones.x[0][0] = ones.x[0][1] = ones.x[1][0] = ones.x[1][1] = 1.0f;
-    return ones;
+    return {};
   } else {
     return Factors(wy, kVector, i);
   }

@@ -38,15 +38,13 @@ constexpr float kForgotten = -24.0f;
 // at, or each channel has a decay.
 __device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit,
                                 const Segment& segment, int number) {
+  if constexpr (kChannels) return 0;
+  const int i = threadIdx.x % 32;
+  const bool may = i < segment.cut.chunks / 2;
   float bound = 0.0f;
-  bool may = false;
-  if constexpr (!kChannels) {
-    const int i = threadIdx.x % 32;
-    may = i < segment.cut.chunks / 2;
-    if (may) {
-      const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
-      bound = *reinterpret_cast<const float*>(wy + kWy.bound);
-    }
+  if (may) {
+    const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
+    bound = *reinterpret_cast<const float*>(wy + kWy.bound);
   }
   const float sum = dev::sum_of_lanes_before(bound) + bound;
   return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
@@ -152,7 +150,7 @@ __device__ void store_channel_decays(const GdnPrefillScanParams& p, const Unit& 
 #pragma unroll 8
     for (int i = unit.span.first; i < unit.span.end; ++i) {
       const char* const wy = wy_of(p, unit, i);
-      decay *= reinterpret_cast<const float*>(wy + kChannelWy.decay)[channel];
+      decay *= reinterpret_cast<const float*>(wy + channel_factors().decay)[channel];
     }
     decay_at(transition, unit)[channel] = decay;
   }
@@ -162,11 +160,11 @@ __device__ void store_channel_decays(const GdnPrefillScanParams& p, const Unit& 
 __device__ void store_transition(const State& state, char* transition, const Unit& unit) {
   // Orders the decay's store before its reading.
   __syncwarp();
-  float decay[2];  // of this lane's columns
+  const float* const decays = decay_at(transition, unit);
+  float decay[2] = {*decays, *decays};  // of this lane's columns
+  if constexpr (kChannels) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    const int channel = kChannels ? warp_column(unit) + dev::tile_row() + 8 * r : 0;
-    decay[r] = decay_at(transition, unit)[channel];
+    for (int r = 0; r < 2; ++r) decay[r] = decays[warp_column(unit) + dev::tile_row() + 8 * r];
   }
   const auto d_at = [&](int k, int r, int c, int j) {
     const bool is_diagonal =

@@ -8,6 +8,7 @@
 
 #include "harness/data.h"
 #include "tests/gpu/launches.h"
+#include "tests/gpu/problem_sweeps.h"
 
 namespace cubinery::test {
 namespace {
