@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 CHUNK = 64
+CHANNEL_CHUNK = 16  # with decays of channels: one for each pair of tokens and channel is held
 
 
 def to_heads(x: Tensor, heads: int) -> Tensor:
@@ -51,32 +52,44 @@ def recurrence(
 def chunked(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """recurrence() with decays of heads, CHUNK tokens at a time: the new values of a chunk solve a
+    """recurrence(), CHUNK or CHANNEL_CHUNK tokens at a time: the new values of a chunk solve a
     triangular system.
 
     With G the sum of g inside the chunk and S the state in front of it,
-    u_i + beta_i sum_{j<i} e^(G_i - G_j) (k_i . k_j) u_j = beta_i (v_i - e^G_i S^T k_i).
+    u_i + beta_i sum_{j<i} (e^(G_i - G_j) k_i . k_j) u_j = beta_i (v_i - S^T (e^G_i k_i)),
+    where e^G is a number, or a row that multiplies k channel by channel.
     """
-    heads = v.shape[-2]
+    heads, by_channel = v.shape[-2], g.ndim > beta.ndim
+    size = CHANNEL_CHUNK if by_channel else CHUNK
     state = state.double()
     o = torch.empty(v.shape, dtype=torch.float64, device=v.device)
-    for first in range(0, v.shape[0], CHUNK):
-        span = slice(first, first + CHUNK)
+    for first in range(0, v.shape[0], size):
+        span = slice(first, first + size)
         qs, ks = (to_heads(x[span], heads).transpose(0, 1) for x in (q, k))  # [H, C, K]
         vs = v[span].double().transpose(0, 1)
         b = beta[span].double().T[..., None]  # [H, C, 1]
-        total = g[span].double().cumsum(0).T[..., None]  # [H, C, 1]
+        total = (g if by_channel else g[..., None])[span].double().cumsum(0).transpose(0, 1)
         later = torch.ones(vs.shape[1], vs.shape[1], device=v.device).triu(1).bool()
-        # Masked before the exponential, which overflows above the diagonal.
-        decay = (total - total.transpose(1, 2)).masked_fill(later, -torch.inf).exp()
-        system = b * (ks @ ks.transpose(1, 2)) * decay
-        wanted = b * (vs - total.exp() * (ks @ state))
+        # [H, C, C, 1 or K], masked before the exponential, which overflows above the diagonal.
+        decay = total[:, :, None] - total[:, None]
+        decay = decay.masked_fill(later[..., None], -torch.inf).exp()
+        wanted = b * (vs - (total.exp() * ks) @ state)
+        system = b * _decayed_products(ks, ks, decay)
         new = torch.linalg.solve_triangular(system, wanted, upper=False, unitriangular=True)
-        seen = (qs @ ks.transpose(1, 2)) * decay
-        o[span] = scale * (total.exp() * (qs @ state) + seen @ new).transpose(0, 1)
-        end = total[:, -1:]
-        state = end.exp() * state + (ks * (end - total).exp()).transpose(1, 2) @ new
+        seen = _decayed_products(qs, ks, decay)
+        o[span] = scale * ((total.exp() * qs) @ state + seen @ new).transpose(0, 1)
+        end = total[:, -1:]  # [H, 1, 1 or K]
+        state = end.exp().transpose(1, 2) * state
+        state += (ks * (end - total).exp()).transpose(1, 2) @ new
     return o, state
+
+
+def _decayed_products(x: Tensor, k: Tensor, decay: Tensor) -> Tensor:
+    """x_i . k_j with each channel's decay from j to i: x, k [H, C, K], decay [H, C, C, 1 or K] ->
+    [H, C, C]."""
+    if decay.shape[-1] == 1:
+        return (x @ k.transpose(1, 2)) * decay.squeeze(-1)
+    return (decay * k[:, None] @ x[..., None]).squeeze(-1)
 
 
 def convolution(x: Tensor, weight: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:

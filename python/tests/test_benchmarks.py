@@ -75,6 +75,26 @@ def test_compare(monkeypatch, tmp_path, capsys):
         assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
 
 
+@pytest.mark.parametrize("channels", [False, True])
+def test_reference_of_prefill(monkeypatch, channels):
+    """Chunks give what the token-by-token loop gives, with decays that overflow when they are inverted."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.delitem(sys.modules, "compare.reference", raising=False)
+    reference = importlib.import_module("compare.reference")
+    random = torch.Generator().manual_seed(1)
+
+    def normal(*shape):
+        return torch.randn(shape, generator=random, dtype=torch.float64)
+
+    tokens, keys, heads, dim = 2 * reference.CHUNK + 5, 2, 4, 32
+    q, k = (torch.nn.functional.normalize(normal(tokens, keys, dim), dim=-1) for _ in range(2))
+    g = -20 * normal(tokens, heads, *[dim] * channels).abs()
+    beta = normal(tokens, heads).sigmoid()
+    x = (q, k, normal(tokens, heads, dim), g, beta, normal(heads, dim, dim), dim**-0.5)
+    for actual, expected in zip(reference.chunked(*x), reference.recurrence(*x), strict=True):
+        assert reference.relative_rms(actual, expected) < 1e-12
+
+
 def test_compare_kda(monkeypatch, tmp_path, capsys):
     """The yardstick is no peer, and rows without one stay."""
     times = {"cubinery-gdn": 0.1, "fla-1.2": 0.5}
