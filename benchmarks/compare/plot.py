@@ -1,4 +1,5 @@
-"""Pictures of a record: latency against tokens and against the batch, and shares of the byte floor."""
+"""Pictures of a record: latency against tokens and against the batch, prefills of Kimi Delta Attention, and
+shares of the byte floor."""
 
 import json
 from collections import defaultdict
@@ -13,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator  # noqa: E402
 
 from compare.record import in_order, variant  # noqa: E402
 
-_COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37", "#6e7781")
+_COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37", "#6e7781", "#bf3989")
 _FLOOR = "#8c959f"
 
 
@@ -58,18 +59,66 @@ def _panels(panels: dict[str, list], at: str, x_label: str, colours: dict, title
     return figure
 
 
-def prefill_latency(root: dict[str, Any]):
-    """One sequence, by heads; None without such rows.  Rows of the distribution that most rows have."""
-    panels = defaultdict(list)
-    rows = [r for r in root["rows"] if r["op"] == "gdn_prefill" and len(r["seqlens"]) == 1]
+def _of_one_distribution(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The prefills with the distribution of gates that most of these have."""
     protocols = [row["protocol"] for row in rows]
-    for row in rows:
-        if row["protocol"] == max(protocols, key=protocols.count):
-            name = f"{row['qk_heads']} key, {row['v_heads']} value heads, {row['protocol']}"
-            panels[name].append(row | {"tokens": sum(row["seqlens"])})
+    return [row for row in rows if row["protocol"] == max(protocols, key=protocols.count)]
+
+
+def _prefills(root: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in root["rows"] if row["op"] == "gdn_prefill"]
+
+
+def prefill_latency(root: dict[str, Any]):
+    """One sequence, by heads; None without such rows."""
+    panels = defaultdict(list)
+    single = [row for row in _prefills(root) if not variant(row) and len(row["seqlens"]) == 1]
+    for row in _of_one_distribution(single):
+        name = f"{row['qk_heads']} key, {row['v_heads']} value heads, {row['protocol']}"
+        panels[name].append(row | {"tokens": sum(row["seqlens"])})
     if not panels:
         return None
     return _panels(panels, "tokens", "tokens", _colours(root["rows"]), f"Prefill, {root['gpu']}")
+
+
+def kda_prefill(root: dict[str, Any]):
+    """Kimi Delta Attention: a line for each shape, on it a point for each contender; None without a
+    time."""
+    rows = _of_one_distribution([r for r in _prefills(root) if variant(r) and _timed(r)])
+    if not rows:
+        return None
+    rows.sort(key=lambda row: (sum(row["seqlens"]), row["v_heads"], len(row["seqlens"])))
+    figure, axis = plt.subplots(figsize=(8, 1.4 + 0.28 * len(rows)), layout="constrained")
+    names = []
+    for y, row in enumerate(rows):
+        times = [
+            1e3 * ms for ms in (row["byte_floor_ms"], *(e["ms"] for e in _timed(row).values()))
+        ]
+        axis.hlines(y, min(times), max(times), color=_FLOOR, alpha=0.4, linewidth=1)
+        sequences = f" in {count} sequences" if (count := len(row["seqlens"])) > 1 else ""
+        names.append(f"{sum(row['seqlens'])} tokens{sequences}, {row['v_heads']} heads")
+    floors = [1e3 * row["byte_floor_ms"] for row in rows]
+    axis.plot(floors, range(len(rows)), "|", color=_FLOOR, markersize=10, label="byte floor")
+    for contender, colour in _colours(rows).items():
+        points = [
+            (1e3 * _timed(r)[contender]["ms"], y)
+            for y, r in enumerate(rows)
+            if contender in _timed(r)
+        ]
+        if points:
+            axis.plot(*zip(*points), "o", color=colour, markersize=5, label=contender)
+    axis.set_yticks(range(len(rows)), names, fontsize=8)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set(xscale="log", xlabel="us")
+    axis.minorticks_off()
+    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda us, _: f"{us:g}"))
+    axis.grid(axis="x", alpha=0.3)
+    axis.set_title(
+        f"Prefill of Kimi Delta Attention, {rows[0]['protocol']}, {root['gpu']}", fontsize=10
+    )
+    figure.legend(fontsize=8, loc="outside lower center", ncols=4)
+    return figure
 
 
 def decode_latency(root: dict[str, Any]):
@@ -115,7 +164,7 @@ def draw(record: str, folder: str) -> list[Path]:
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     paths = []
-    for picture in (prefill_latency, decode_latency, floor_share):
+    for picture in (prefill_latency, kda_prefill, decode_latency, floor_share):
         figure = picture(root)
         if figure is None:
             continue
