@@ -1,10 +1,11 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all|published|kda] [--gates qwen|strong|undecayed|init|extreme]
+compare.py [--rows quick|all|published|kda]
+           [--gates qwen|strong|undecayed|init|extreme, or of kda fast|slow|softplus]
            [--only OPERATOR] [--contenders cubinery,fla,flash_qla,flashinfer]
            [--replays 40] [--budget SECONDS] [--out FILE.json] [--commit abc1234]
            OPERATOR: prefill, decode, verify or conv
-           --rows kda: Kimi Delta Attention, by cubinery,cubinery_gdn,fla,vllm
+           --rows kda: Kimi Delta Attention, by cubinery,cubinery_gdn,fla,vllm,cudnn,cudnn_log
 compare.py table FILE.json
 compare.py plot FILE.json --out FOLDER
 """
@@ -17,14 +18,16 @@ from pathlib import Path
 from compare import record, rows
 
 CONTENDERS = "cubinery,fla,flash_qla,flashinfer"
-KDA_CONTENDERS = "cubinery,cubinery_gdn,fla,vllm"
+KDA_CONTENDERS = "cubinery,cubinery_gdn,fla,vllm,cudnn,cudnn_log"
 
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", choices=rows.WHICH, default="quick")
     parser.add_argument(
-        "--gates", choices=rows.GATES, help="on all rows; default: all on one shape"
+        "--gates",
+        choices=rows.GATES + rows.KDA_GATES,
+        help="on all prefills; default: all of them on one shape, of kda on three",
     )
     parser.add_argument("--only", choices=("prefill", "decode", "verify", "conv"))
     parser.add_argument("--contenders", help=f"{CONTENDERS}; of kda {KDA_CONTENDERS}")
@@ -33,6 +36,11 @@ def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--out", help="where the record goes")
     parser.add_argument("--commit", default="unknown")
     parsed = parser.parse_args(arguments)
+    accepted = rows.accepted_gates(parsed.rows)
+    if parsed.gates not in (None, *accepted):
+        parser.error(
+            f"--gates {parsed.gates} with --rows {parsed.rows}: one of {', '.join(accepted)}"
+        )
     if parsed.contenders is None:
         parsed.contenders = KDA_CONTENDERS if parsed.rows == "kda" else CONTENDERS
     return parsed

@@ -17,7 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
 END = "<!-- measured: end -->\n"
 
-PEERS = {"fla": "FLA", "flash-qla": "FlashQLA", "flashinfer": "FlashInfer", "vllm": "vLLM"}
+PEERS = {"fla": "FLA", "flash-qla": "FlashQLA", "flashinfer": "FlashInfer", "vllm": "vLLM", "cudnn": "cuDNN",
+         "cudnn-log": "cuDNN, g given,"}
 README_ROWS = [  # labels of side-by-side rows
     "decode 16,32 B=1 f32",
     "decode 16,32 B=128 f32",

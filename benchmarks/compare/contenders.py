@@ -20,9 +20,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from compare.data import NORM_EPS, ConvData, DecodeData, LayerData, PrefillData
+from compare.data import NORM_EPS, ConvData, DecodeData, KdaPrefillData, LayerData, PrefillData
 from compare.record import OURS, YARDSTICK
-from compare.rows import DIM, VerifyRow
+from compare.rows import DIM, LOWER_BOUND, DecodeRow, KdaPrefillRow, VerifyRow
 
 Outputs = Tensor | tuple[Tensor, Tensor, Tensor]
 Launch = Callable[[int], tuple[Outputs, *tuple[Tensor, ...]]]
@@ -146,8 +146,9 @@ class Cubinery:
             gate_dtype=row.gate_dtype,
             beta_dtype=row.gate_dtype,
             varlen=row.packed,
-            state_layout="kv",
-            has_initial_state=not row.strong,
+            state_layout=row.state_layout,
+            has_initial_state=row.has_initial_state,
+            **(_computed_fields(row) if isinstance(row, KdaPrefillRow) else {}),
         )
         operator = self._library.Prefill(self._context, problem)
         count = len(row.seqlens)
@@ -164,6 +165,7 @@ class Cubinery:
                 states = {"state": s.state, "state_out": finals[at]}
             operator(
                 *s.tokens,
+                **data.gates,
                 out=outs[at],
                 cu_seqlens=data.cu_seqlens if row.packed else None,
                 max_seqlen=max(row.seqlens) if row.packed else None,
@@ -174,7 +176,7 @@ class Cubinery:
             )
             return outs[at], finals[at]
 
-        return Prepared(launch, "kv")
+        return Prepared(launch, row.state_layout)
 
     def conv(self, data: ConvData) -> Prepared:
         row = data.row
@@ -224,16 +226,16 @@ class CubineryOfHeads(Cubinery):
     def verify(self, data: DecodeData) -> Prepared:
         return self._prepared(super().verify, data)
 
-    def _prepared(self, prepare: Callable[[DecodeData], Prepared], data: DecodeData) -> Prepared:
+    def prefill(self, data: PrefillData) -> Prepared:
+        return self._prepared(super().prefill, data)
+
+    def _prepared(self, prepare: Callable[[Any], Prepared], data: Any) -> Prepared:
         if not data.row.by_channel:
             raise NotOffered("a head has one decay in this row")
         own = data.by_head()
         prepared = prepare(own)
         prepared.expected = own.expected
         return prepared
-
-    def prefill(self, data: PrefillData) -> Prepared:
-        raise NotOffered("a head has one decay in this row")
 
     def conv(self, data: ConvData) -> Prepared:
         raise NotOffered("there are no decays in this row")
@@ -260,8 +262,14 @@ def _engine_fields(data: DecodeData) -> dict[str, object]:
         "state_dtype": row.state_dtype,
         "state_layout": "vk",
         "state_location": "pool",
+    } | _computed_fields(row)
+
+
+def _computed_fields(row: DecodeRow | KdaPrefillRow) -> dict[str, object]:
+    """Of cubinery's problems: gates, beta and norms are computed in the kernel."""
+    return {
         "decay": row.decay,
-        "gate_mode": "lower_bound" if row.by_channel else "computed",
+        "gate_mode": row.gate_mode,
         "beta_mode": "logit",
         "use_qk_l2norm": True,
     }
@@ -296,8 +304,8 @@ class Fla:
     convolutions, behind which a kernel of our own splits their output."""
 
     def __init__(self) -> None:
-        # With flash_qla installed, FLA would hand it the work: it is a contender of its own.
-        os.environ["FLA_FLASH_QLA"] = "0"
+        # With flash_qla or flash_kda installed, FLA would hand them the work: others' kernels.
+        os.environ["FLA_FLASH_QLA"] = os.environ["FLA_FLASH_KDA"] = "0"
         operations = importlib.import_module("fla.ops.gated_delta_rule")
         self._chunk = operations.chunk_gated_delta_rule
         self._recurrent = operations.fused_recurrent_gated_delta_rule
@@ -335,6 +343,8 @@ class Fla:
     verify = decode
 
     def prefill(self, data: PrefillData) -> Prepared:
+        if isinstance(data, KdaPrefillData):
+            return _fla_prefill(_fla_chunk_kda(data), data)
         return _fla_prefill(self._chunk, data)
 
     def conv(self, data: ConvData) -> Prepared:
@@ -384,6 +394,7 @@ class FlashQla:
     verify = decode
 
     def prefill(self, data: PrefillData) -> Prepared:
+        _refuse_channels(data)
         gates = [(s.g.float(), s.beta.float()) for s in data.sets]  # it takes f32
         return _fla_prefill(self._chunk, data, gates)
 
@@ -429,6 +440,21 @@ def _fla_kda(data: DecodeData) -> Prepared:
     return Prepared(launch, "vk", _pool_note(data), data.slots)
 
 
+def _fla_chunk_kda(data: KdaPrefillData) -> Callable:
+    """FLA's chunk_kda with gates, beta and norms computed in its kernels."""
+    bound = {"safe_gate": True, "lower_bound": LOWER_BOUND} if data.bounded else {}
+    return functools.partial(
+        importlib.import_module("fla.ops.kda").chunk_kda,
+        A_log=data.A_log,
+        dt_bias=data.dt_bias.flatten(),
+        use_gate_in_kernel=True,
+        use_beta_sigmoid_in_kernel=True,
+        use_qk_l2norm_in_kernel=True,
+        state_v_first=True,
+        **bound,
+    )
+
+
 def _tune_again(kernel: Any) -> None:
     """Lets FLA's tuner choose for this row.  Its key has no number of tokens, so that otherwise what it
     measured first, here or in an earlier process, would stay for all."""
@@ -456,10 +482,10 @@ def _fla_prefill(
             cu_seqlens=data.cu_seqlens_i64 if row.packed else None,
         )
 
-    return Prepared(launch, "kv")
+    return Prepared(launch, row.state_layout)
 
 
-def _refuse_channels(data: DecodeData) -> None:
+def _refuse_channels(data: DecodeData | PrefillData) -> None:
     if data.row.by_channel:
         raise NotOffered("only its Gated DeltaNet is compared")
 
@@ -544,6 +570,7 @@ class FlashInfer:
         return Prepared(launch, "vk", note, data.slots)
 
     def prefill(self, data: PrefillData) -> Prepared:
+        _refuse_channels(data)
         row = data.row
         gates = [(s.g[0].float().exp(), s.beta[0].float()) for s in data.sets]
         starts = [
@@ -576,15 +603,21 @@ class FlashInfer:
 
 
 class Vllm:
-    """vLLM's fused_kda_decode: the convolution, decode and the norm in one launch.  Of vLLM only the
-    library with the kernel is loaded."""
+    """vLLM's fused_kda_decode: the convolution, decode and the norm in one launch; and FlashKDA's
+    prefill, which vLLM ships in a library of its own.  Of vLLM only these libraries are loaded."""
 
     HEADS = (12, 24, 48, 96)
 
     def __init__(self) -> None:
-        torch.ops.load_library(str(_vllm_library()))
-        self._decode = torch.ops._C.fused_kda_decode
+        self._libraries = _vllm_libraries()
         self.name = f"vllm-{package_version('vllm')}"
+
+    def _operators(self, name: str) -> Any:
+        """What the library of this name registers."""
+        if name not in self._libraries:
+            raise NotOffered(f"there is no library of vllm with {name}")
+        torch.ops.load_library(str(self._libraries[name]))
+        return getattr(torch.ops, name)
 
     def decode(self, data: DecodeData) -> Prepared:
         row = data.row
@@ -592,6 +625,7 @@ class Vllm:
             raise NotOffered("its kernel has f32 states, the convolution and the norm")
         if row.v_heads not in self.HEADS or row.qk_heads != row.v_heads:
             raise NotOffered(f"its kernel is for {', '.join(map(str, self.HEADS))} heads")
+        decode = self._operators("_C").fused_kda_decode
         pool, windows = data.vk_pool(), data.window_pool()
         weight = data.weight.view(3, -1, row.width).transpose(1, 2).contiguous()
         # a, b and o: requests where others have tokens, [1, B, ...].
@@ -602,7 +636,7 @@ class Vllm:
 
         def launch(at: int) -> tuple[Tensor, ...]:
             x, a, b, z = rows[at]
-            self._decode(
+            decode(
                 *(x, weight, None, windows, a, b),
                 *(data.A_log, dt_bias, data.slots[at], pool, outs[at]),
                 *(gates["lower_bound"], z, data.norm_weight, NORM_EPS),
@@ -612,24 +646,153 @@ class Vllm:
         return Prepared(launch, "vk", _pool_note(data), data.slots)
 
     def verify(self, data: DecodeData) -> Prepared:
-        raise NotOffered("only its decode with the convolution and the norm is compared")
+        raise NotOffered("only its decode of whole layers and its prefill are compared")
 
     def prefill(self, data: PrefillData) -> Prepared:
-        raise NotOffered("only its decode with the convolution and the norm is compared")
+        row = data.row
+        if not isinstance(data, KdaPrefillData):
+            raise NotOffered("only its Kimi Delta Attention is compared")
+        if not data.bounded:
+            raise NotOffered("its kernel's gates have a lower bound")
+        flash_kda = self._operators("_flashkda_C")
+        count = len(row.seqlens)
+        bytes_ = flash_kda.get_workspace_size(row.tokens, row.v_heads, count)
+        spaces = [torch.empty(bytes_, dtype=torch.uint8, device=data.device) for _ in data.sets]
+        outs = [_unwritten(s.v) for s in data.sets]
+        finals = [_states_like(s.v, count) for s in data.sets]
+        gates = (data.A_log, data.dt_bias, LOWER_BOUND)
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            flash_kda.fwd(
+                *data.sets[at].tokens,
+                *(row.scale, outs[at], spaces[at], *gates),
+                *(None, finals[at], data.cu_seqlens),
+                *(None, None),  # checkpoints
+            )
+            return outs[at], finals[at]
+
+        return Prepared(launch, "vk", "FlashKDA")
 
     def conv(self, data: ConvData) -> Prepared:
-        raise NotOffered("only its decode with the convolution and the norm is compared")
+        raise NotOffered("only its decode of whole layers and its prefill are compared")
 
 
-def _vllm_library() -> Path:
-    """COMPARE_VLLM_LIBRARY, or the installed vLLM's.  Raises ModuleNotFoundError."""
+def _vllm_libraries() -> dict[str, Path]:
+    """By what they register: the library of COMPARE_VLLM_LIBRARY and what lies beside it, or the
+    installed vLLM's.  Raises ModuleNotFoundError."""
+    flash_kda = "_flashkda_C*.so"
     if given := os.environ.get("COMPARE_VLLM_LIBRARY"):
-        return Path(given)
-    vllm = importlib.util.find_spec("vllm")  # not imported, which takes long
-    for folder in (vllm.submodule_search_locations or []) if vllm else []:
-        if found := sorted(Path(folder).glob("_C_stable_libtorch*.so")):
-            return found[0]
-    raise ModuleNotFoundError("no vllm is installed, and COMPARE_VLLM_LIBRARY is not set")
+        folders, decode = [Path(given).parent], Path(given).name
+    else:
+        vllm = importlib.util.find_spec("vllm")  # not imported, which takes long
+        folders = [Path(folder) for folder in vllm.submodule_search_locations or []] if vllm else []
+        decode = "_C_stable_libtorch*.so"
+    found = {
+        name: path
+        for folder in folders
+        for name, pattern in (("_C", decode), ("_flashkda_C", flash_kda))
+        for path in folder.glob(pattern)
+    }
+    if not found:
+        raise ModuleNotFoundError("no vllm is installed, and COMPARE_VLLM_LIBRARY names no library")
+    return found
+
+
+class Cudnn:
+    """cuDNN's front end: the kernel of its Hopper engine for Kimi Delta Attention, launched as its
+    engine does, without its graph.  Gates and beta are computed in it, from a and b in f32."""
+
+    def __init__(self) -> None:
+        self._host = importlib.import_module("cudnn.linear_attention.hopper.cuda_host")
+        self.name = f"cudnn-{package_version('nvidia-cudnn-frontend')}"
+
+    def decode(self, data: DecodeData) -> Prepared:
+        raise NotOffered("only its prefill is compared")
+
+    verify = decode
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        if not isinstance(data, KdaPrefillData):
+            raise NotOffered("only its Kimi Delta Attention is compared")
+        if not data.bounded:
+            raise NotOffered("gates that its kernel computes have a lower bound")
+        host = self._host
+        flags = host.FLAG_L2NORM | host.FLAG_SAFE_GATE | host.FLAG_BETA_SIGMOID
+        wide = _in_each_set(data, *(x.float() for x in data.sets[0].tokens[3:]))
+        inputs = [(s.q, s.k, *raw) for s, *raw in zip(data.sets, *wide)]
+        gates = {
+            "a_log": data.A_log.data_ptr(),
+            "dt_bias": data.dt_bias.data_ptr(),
+            "gate_lower_bound": LOWER_BOUND,
+        }
+        return self._prepared(data, inputs, flags, gates, "a and b in f32")
+
+    def _prepared(
+        self,
+        data: KdaPrefillData,
+        inputs: list[tuple[Tensor, ...]],
+        flags: int,
+        gates: dict[str, Any],
+        note: str,
+    ) -> Prepared:
+        """`inputs` of each set: q, k, and what the kernel takes as g and beta."""
+        row = data.row
+        count = len(row.seqlens)
+        device = torch.cuda.current_device()
+        outs = [_unwritten(s.v) for s in data.sets]
+        finals = [_states_like(s.v, count) for s in data.sets]
+        starts = [torch.zeros_like(final) for final in finals]  # it always reads one
+
+        def launch(at: int) -> tuple[Tensor, Tensor]:
+            q, k, g, beta = inputs[at]
+            self._host.launch(
+                device=device,
+                stream=current_stream(),
+                q=q.data_ptr(),
+                k=k.data_ptr(),
+                v=data.sets[at].v.data_ptr(),
+                g=g.data_ptr(),
+                beta=beta.data_ptr(),
+                cu_seqlens=data.cu_seqlens.data_ptr(),
+                initial_state=starts[at].data_ptr(),
+                o=outs[at].data_ptr(),
+                final_state=finals[at].data_ptr(),
+                total_tokens=row.tokens,
+                n_seqs=count,
+                n_heads=row.v_heads,
+                flags=flags,
+                q_scale=row.scale,
+                **gates,
+            )
+            return outs[at], finals[at]
+
+        return Prepared(launch, "vk", f"its kernel alone, {note}")
+
+    def conv(self, data: ConvData) -> Prepared:
+        raise NotOffered("only its prefill is compared")
+
+
+class CudnnOfLogs(Cudnn):
+    """The same kernel with g, beta and unit q and k given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = self.name.replace("cudnn", "cudnn-log", 1)
+
+    def prefill(self, data: PrefillData) -> Prepared:
+        if not isinstance(data, KdaPrefillData):
+            raise NotOffered("only its Kimi Delta Attention is compared")
+        q, k, _, g, beta = data.given()
+        dtype = data.sets[0].q.dtype
+        given = _in_each_set(data, q.to(dtype), k.to(dtype), g.float(), beta.float())
+        return self._prepared(
+            data, list(zip(*given)), 0, {}, "unit q and k, g and beta in f32 given"
+        )
+
+
+def _in_each_set(data: PrefillData, *tensors: Tensor) -> list[list[Tensor]]:
+    """Of each tensor as many copies as there are sets."""
+    return [[x] + [x.clone() for _ in data.sets[1:]] for x in tensors]
 
 
 LOADERS: dict[str, Callable[[], Contender]] = {
@@ -639,8 +802,10 @@ LOADERS: dict[str, Callable[[], Contender]] = {
     "flash_qla": FlashQla,
     "flashinfer": FlashInfer,
     "vllm": Vllm,
+    "cudnn": Cudnn,
+    "cudnn_log": CudnnOfLogs,
 }
-WITHOUT_CONVOLUTION = ("cubinery_gdn", "flash_qla", "flashinfer", "vllm")
+WITHOUT_CONVOLUTION = ("cubinery_gdn", "flash_qla", "flashinfer", "vllm", "cudnn", "cudnn_log")
 
 
 def package_version(distribution: str) -> str:

@@ -10,7 +10,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from compare import reference
-from compare.rows import DIM, LOWER_BOUND, ConvRow, DecodeRow, LayerRow, PrefillRow, Row
+from compare.rows import (
+    DIM,
+    LOWER_BOUND,
+    ConvRow,
+    DecodeRow,
+    KdaPrefillRow,
+    LayerRow,
+    PrefillRow,
+    Row,
+)
 
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 
@@ -31,16 +40,35 @@ def _normal(random: torch.Generator, *shape: int) -> Tensor:
     return torch.randn(shape, generator=random, device=random.device)
 
 
-def _initial_gates(random: torch.Generator, heads: int) -> tuple[Tensor, Tensor]:
-    """A_log and dt_bias [heads] of a freshly initialised model: A in [1, 16], steps in [1e-3, 0.1]."""
+def _initial_gates(random: torch.Generator, heads: int, *channels: int) -> tuple[Tensor, Tensor]:
+    """A_log [heads] and dt_bias [heads] or [heads, channels] of a freshly initialised model: A in
+    [1, 16], steps in [1e-3, 0.1]."""
     a_log = _uniform(random, 1, 16, heads).log()
-    steps = _uniform(random, math.log(1e-3), math.log(0.1), heads).exp()
+    steps = _uniform(random, math.log(1e-3), math.log(0.1), heads, *channels).exp()
     return a_log, steps.expm1().log()
 
 
 def _bounded_gates(random: torch.Generator, heads: int) -> tuple[Tensor, Tensor]:
     """A_log [heads] and dt_bias [heads, 128]: channels that keep nearly all beside some near the bound."""
     return 0.3 * _normal(random, heads), 2 * _normal(random, heads, DIM) - 2
+
+
+def _kda_prefill_gates(random: torch.Generator, row: KdaPrefillRow) -> tuple[Tensor, Tensor]:
+    """A_log [heads] and dt_bias [heads, 128] of the row's distribution.  The mean of g is about -2.5
+    (fast), -0.02 (slow) or -0.3 (softplus)."""
+    if row.gates == "softplus":
+        return _initial_gates(random, row.v_heads, DIM)
+    bias = {"fast": 0.0, "slow": -7.5}[row.gates]
+    return 0.3 * _normal(random, row.v_heads), _normal(random, row.v_heads, DIM) + bias
+
+
+def computed_log_decay(a: Tensor, A_log: Tensor, dt_bias: Tensor, bounded: bool) -> Tensor:
+    """float64 g of heads or of channels, as `dt_bias` is: above LOWER_BOUND, or by a softplus."""
+    x = a.double() + dt_bias.double()
+    rate = A_log.double().exp()
+    if dt_bias.ndim > A_log.ndim:
+        rate = rate[:, None]
+    return LOWER_BOUND * (rate * x).sigmoid() if bounded else -rate * F.softplus(x)
 
 
 def log_decay(row: PrefillRow, random: torch.Generator) -> Tensor:
@@ -63,7 +91,10 @@ def log_decay(row: PrefillRow, random: torch.Generator) -> Tensor:
 
 @dataclass
 class PrefillSet:
-    """q, k [1, T, H, 128], v [1, T, HV, 128], g, beta [1, T, HV], state [N, HV, K, V] f32 or None."""
+    """q, k [1, T, H, 128], v [1, T, HV, 128], g, beta [1, T, HV], state [N, HV, K, V] f32 or None.
+
+    Of a KdaPrefillRow g and beta are what they are computed from: a, [1, T, HV, 128], and b.
+    """
 
     q: Tensor
     k: Tensor
@@ -121,6 +152,11 @@ def _copies(first: PrefillSet | DecodeSet | LayerSet | ConvSet, count: int) -> l
     ]
 
 
+def _normalised(x: Tensor) -> Tensor:
+    """As kernels normalise q and k."""
+    return x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
 class PrefillData:
     """The sets of a prefill row.  All hold the same values, so that one result is right for all.
 
@@ -129,7 +165,14 @@ class PrefillData:
 
     def __init__(self, row: PrefillRow, device: str = "cuda", sets: int | None = None):
         self.row, self.device = row, device
-        random = _random(device)
+        self.sets: list[PrefillSet] = _copies(self._first(_random(device)), sets or row.sets)
+        ends = torch.tensor((0, *row.seqlens)).cumsum(0)
+        self.cu_seqlens = ends.to(device, torch.int32)
+        self.cu_seqlens_i64 = ends.to(device, torch.int64)
+
+    def _first(self, random: torch.Generator) -> PrefillSet:
+        """The first set."""
+        row = self.row
         dtype = DTYPES[row.dtype]
         keys = (1, row.tokens, row.qk_heads, DIM)
         q, k = _normal(random, *keys), _normal(random, *keys)
@@ -145,7 +188,7 @@ class PrefillData:
         if not row.strong:
             state = _normal(random, len(row.seqlens), row.v_heads, DIM, DIM)
         gates = DTYPES[row.gate_dtype]
-        first = PrefillSet(
+        return PrefillSet(
             q.to(dtype),
             k.to(dtype),
             v.to(dtype),
@@ -153,26 +196,68 @@ class PrefillData:
             beta.to(gates),
             state,
         )
-        self.sets: list[PrefillSet] = _copies(first, sets or row.sets)
-        ends = torch.tensor((0, *row.seqlens)).cumsum(0)
-        self.cu_seqlens = ends.to(device, torch.int32)
-        self.cu_seqlens_i64 = ends.to(device, torch.int64)
+
+    @property
+    def gates(self) -> dict[str, Any]:
+        """What the gates are computed from, besides the sets."""
+        return {}
+
+    def given(self) -> tuple[Tensor, ...]:
+        """q, k, v, g and beta [T, ...] behind the norms and the gates."""
+        return tuple(x[0] for x in self.sets[0].tokens)
 
     def expected(self) -> tuple[Tensor, Tensor]:
         """float64 o [1, T, HV, V] and final states [N, HV, K, V]."""
         s = self.sets[0]
+        given = self.given()
         o = torch.empty(s.v.shape, dtype=torch.float64, device=self.device)
         states = []
         zero = torch.zeros(self.row.v_heads, DIM, DIM, device=self.device)
         first = 0
         for n, length in enumerate(self.row.seqlens):
             span = slice(first, first + length)
-            tokens = (x[0, span] for x in s.tokens)
+            tokens = (x[span] for x in given)
             start = zero if s.state is None else s.state[n]
             o[0, span], state = reference.chunked(*tokens, start, self.row.scale)
             states.append(state)
             first += length
         return o, torch.stack(states)
+
+
+class KdaPrefillData(PrefillData):
+    """A_log: [HV] f32; dt_bias: the same, or of channels [HV, 128]."""
+
+    row: KdaPrefillRow
+
+    def _first(self, random: torch.Generator) -> PrefillSet:
+        row = self.row
+        tokens = lambda *shape: _normal(random, 1, row.tokens, *shape).to(DTYPES[row.dtype])
+        self.A_log, self.dt_bias = _kda_prefill_gates(random, row)
+        q, k = tokens(row.qk_heads, DIM), tokens(row.qk_heads, DIM)
+        v, a = tokens(row.v_heads, DIM), tokens(row.v_heads, DIM)
+        return PrefillSet(q, k, v, a, tokens(row.v_heads), None)
+
+    @property
+    def bounded(self) -> bool:
+        return self.row.gate_mode == "lower_bound"
+
+    @property
+    def gates(self) -> dict[str, Any]:
+        bound = {"lower_bound": LOWER_BOUND} if self.bounded else {}
+        return {"A_log": self.A_log, "dt_bias": self.dt_bias} | bound
+
+    def by_head(self) -> Self:
+        """As of DecodeData."""
+        other = copy.copy(self)
+        other.row = replace(self.row, decay="head")
+        other.sets = [replace(s, g=s.g[..., 0].contiguous()) for s in self.sets]
+        other.dt_bias = self.dt_bias[:, 0].contiguous()
+        return other
+
+    def given(self) -> tuple[Tensor, ...]:
+        q, k, v, a, b = super().given()
+        g = computed_log_decay(a, self.A_log, self.dt_bias, self.bounded)
+        return _normalised(q.double()), _normalised(k.double()), v, g, b.double().sigmoid()
 
 
 class DecodeData:
@@ -251,7 +336,7 @@ class DecodeData:
         """o and the states after all tokens."""
         s = self.sets[0]
         q, k = (reference.to_heads(x, self.row.v_heads) for x in (q, k))
-        q, k = (x / (x.square().sum(-1, keepdim=True) + 1e-6).sqrt() for x in (q, k))
+        q, k = _normalised(q), _normalised(k)
         g, beta, v, state = self._log_decay(), s.b.double().sigmoid(), v.double(), s.state.double()
         o = torch.empty_like(v)
         for t in range(self.row.tokens):
@@ -260,11 +345,8 @@ class DecodeData:
         return o, state
 
     def _log_decay(self) -> Tensor:
-        x = self.sets[0].a.double() + self.dt_bias.double()
-        rate = self.A_log.double().exp()
-        if self.row.by_channel:
-            return LOWER_BOUND * (rate[:, None] * x).sigmoid()
-        return -rate * F.softplus(x)
+        a = self.sets[0].a
+        return computed_log_decay(a, self.A_log, self.dt_bias, self.row.by_channel)
 
 
 class LayerData(DecodeData):
@@ -337,5 +419,10 @@ Data = PrefillData | DecodeData | ConvData
 
 def make(row: Row, device: str = "cuda", sets: int | None = None) -> Data:
     """The data of a row; `sets` in place of as many as keep L2 cold."""
-    kinds = {PrefillRow: PrefillData, ConvRow: ConvData, LayerRow: LayerData}
+    kinds = {
+        PrefillRow: PrefillData,
+        KdaPrefillRow: KdaPrefillData,
+        ConvRow: ConvData,
+        LayerRow: LayerData,
+    }
     return kinds.get(type(row), DecodeData)(row, device, sets)

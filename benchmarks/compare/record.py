@@ -26,6 +26,7 @@ PACKAGES = (
     "tilelang",
     "flashinfer-python",
     "vllm",
+    "nvidia-cudnn-frontend",
     "nvidia-cutlass-dsl",
     "numpy",
 )
@@ -113,7 +114,7 @@ class Record:
 
 
 def variant(line: dict[str, Any]) -> str:
-    """What sets a row apart from decode or verify of Gated DeltaNet alone; "" for these."""
+    """What sets a row apart from the same operation of Gated DeltaNet alone; "" for these."""
     parts = ["decays of channels"] if line.get("decay") == "channel" else []
     return ", ".join(parts + (["convolution and norm"] if "conv_width" in line else []))
 
@@ -131,7 +132,8 @@ def in_order(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if line["op"] == "gdn_verify":
             stored, wide = line["stored_states"] != "none", line["state_dtype"] != "f32"
             return ("gdn_verify", variant(line), stored, wide, heads, line["tokens"], line["batch"])
-        return ("gdn_prefill", heads, line["protocol"], len(line["seqlens"]), sum(line["seqlens"]))
+        sequences, tokens = len(line["seqlens"]), sum(line["seqlens"])
+        return ("gdn_prefill", variant(line), heads, line["protocol"], sequences, tokens)
 
     return sorted(lines, key=place)
 

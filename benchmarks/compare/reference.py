@@ -89,7 +89,7 @@ def _decayed_products(x: Tensor, k: Tensor, decay: Tensor) -> Tensor:
     [H, C, C]."""
     if decay.shape[-1] == 1:
         return (x @ k.transpose(1, 2)) * decay.squeeze(-1)
-    return (decay * k[:, None] @ x[..., None]).squeeze(-1)
+    return ((decay * k[:, None]) @ x[..., None]).squeeze(-1)
 
 
 def convolution(x: Tensor, weight: Tensor, state: Tensor | None) -> tuple[Tensor, Tensor]:

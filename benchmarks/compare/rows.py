@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 DIM = 128  # of keys and values
 WHICH = ("quick", "all", "published", "kda")
 GATES = ("qwen", "strong", "undecayed", "init", "extreme")
+KDA_GATES = ("fast", "slow", "softplus")  # of prefills of kda
 BYTES = {"f32": 4, "bf16": 2, "f16": 2}
 LOWER_BOUND = -5.0  # of the logarithm of a channel's decay
 
@@ -33,6 +34,10 @@ class DecodeRow:
     @property
     def by_channel(self) -> bool:
         return self.decay == "channel"
+
+    @property
+    def gate_mode(self) -> str:
+        return "lower_bound" if self.by_channel else "computed"
 
     @property
     def _sizes(self) -> str:
@@ -65,7 +70,7 @@ class DecodeRow:
     @property
     def identity(self) -> dict[str, Any]:
         """The members that name the row in a record of results."""
-        gates = {"decay": "channel", "gate_mode": "lower_bound"}
+        gates = {"decay": self.decay, "gate_mode": self.gate_mode}
         return {
             "op": "gdn_decode",
             "batch": self.batch,
@@ -140,6 +145,10 @@ class PrefillRow:
     gates: str = "qwen"
 
     @property
+    def by_channel(self) -> bool:
+        return False
+
+    @property
     def strong(self) -> bool:
         """Strong rows are as TileOPs runs them: fp16, gates too, scale 1, no initial state."""
         return self.gates == "strong"
@@ -160,6 +169,15 @@ class PrefillRow:
     @property
     def scale(self) -> float:
         return 1.0 if self.strong else DIM**-0.5
+
+    @property
+    def has_initial_state(self) -> bool:
+        return not self.strong
+
+    @property
+    def state_layout(self) -> str:
+        """Of the libraries that have both."""
+        return "kv"
 
     @property
     def tokens(self) -> int:
@@ -184,8 +202,8 @@ class PrefillRow:
     def least_bytes(self) -> int:
         """Bytes of one launch when every operand is moved once."""
         rows = (2 * self.qk_heads + 2 * self.v_heads) * DIM * BYTES[self.dtype]  # q, k, v, o
-        gates = 2 * self.v_heads * BYTES[self.gate_dtype]
-        passes = 1 if self.strong else 2
+        gates = ((DIM if self.by_channel else 1) + 1) * self.v_heads * BYTES[self.gate_dtype]
+        passes = 2 if self.has_initial_state else 1
         states = passes * len(self.seqlens) * self.v_heads * DIM * DIM * BYTES["f32"]
         return self.tokens * (rows + gates) + states
 
@@ -203,6 +221,45 @@ class PrefillRow:
             "v_heads": self.v_heads,
             "seqlens": list(self.seqlens),
         }
+
+
+@dataclass(frozen=True)
+class KdaPrefillRow(PrefillRow):
+    """Prefill of Kimi Delta Attention as engines run it: gates from logits, q and k normalised in the
+    kernel, no initial states.  `gates` is one of KDA_GATES; the first two lie above LOWER_BOUND.
+    `decay` as of a DecodeRow."""
+
+    gates: str = "fast"
+    decay: str = "channel"
+
+    @property
+    def by_channel(self) -> bool:
+        return self.decay == "channel"
+
+    @property
+    def gate_mode(self) -> str:
+        return "lower_bound" if self.by_channel and self.gates != "softplus" else "computed"
+
+    @property
+    def gate_dtype(self) -> str:
+        return self.dtype
+
+    @property
+    def has_initial_state(self) -> bool:
+        return False
+
+    @property
+    def state_layout(self) -> str:
+        return "vk"
+
+    @property
+    def label(self) -> str:
+        return f"{super().label} kda"
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        gates = {"decay": self.decay, "gate_mode": self.gate_mode}
+        return super().identity | {"state_layout": self.state_layout} | gates
 
 
 @dataclass(frozen=True)
@@ -313,8 +370,43 @@ def _published(gates: str | None) -> list[Row]:
     return list(dict.fromkeys(rows))
 
 
-def _kda() -> list[Row]:
-    """Kimi Delta Attention: heads of one GPU of Kimi-Linear or Ling (32), and of Kimi-K3 (12)."""
+# Prefills of Kimi Delta Attention: tokens of all sequences, heads, sequences.  The geometric mean of
+# the ten has been published for others.
+_KDA_TEN = [
+    (1024, 4, 1),
+    (2048, 12, 1),
+    (2048, 16, 1),
+    (3072, 10, 1),
+    (4096, 8, 1),
+    (4096, 12, 1),
+    (8192, 12, 4),
+    (8192, 16, 1),
+    (8192, 24, 1),
+    (16384, 16, 8),
+]
+_KDA_MODELS = [
+    (512, 64, 1),
+    (2048, 32, 1),
+    (8192, 8, 1),
+    (8192, 32, 1),
+    (8192, 64, 1),
+    (32768, 8, 1),
+    (32768, 64, 1),
+]
+_KDA_ALL_GATES = [(2048, 12, 1), (8192, 16, 1), (8192, 64, 1)]
+
+
+def _kda_prefills(shapes: list[tuple[int, int, int]], gates: str) -> list[Row]:
+    """The longest first: FLA's tuner keeps for all numbers of tokens what it chose for the first."""
+    return [
+        KdaPrefillRow(heads, heads, (tokens // sequences,) * sequences, gates)
+        for tokens, heads, sequences in sorted(shapes, reverse=True)
+    ]
+
+
+def _kda(gates: str | None) -> list[Row]:
+    """Kimi Delta Attention.  Decode and verify: heads of one GPU of Kimi-Linear or Ling (32), and of
+    Kimi-K3 (12)."""
     heads = {"qk_heads": 32, "v_heads": 32, "decay": "channel"}
     few = {"qk_heads": 12, "v_heads": 12, "decay": "channel"}
     rows: list[Row] = [
@@ -329,24 +421,34 @@ def _kda() -> list[Row]:
         for tokens in (4, 8)
         for batch in (8, 32, 128)
     ]
+    rows += _kda_prefills(_KDA_TEN, gates or "fast")
+    rows += _kda_prefills(_KDA_MODELS, gates or "fast")
+    if gates is None:
+        for each in KDA_GATES[1:]:
+            rows += _kda_prefills(_KDA_ALL_GATES, each)
     return rows
+
+
+def accepted_gates(which: str) -> tuple[str, ...]:
+    """What `gates` may be with these rows."""
+    return KDA_GATES if which == "kda" else GATES
 
 
 def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
     """The rows of `--rows`: quick; all, those of quick first; published, the prefills that others
     have published times of; or kda.
 
-    `gates` None: every distribution on one short shape, qwen on the others, and what was published;
-    else that one on all.  Raises ValueError for another name.
+    `gates` None: every distribution on one short shape (of kda three), qwen (fast) on the others, and
+    what was published; else that one on all prefills.  Raises ValueError for another name.
     """
     if which not in WHICH:
         raise ValueError(f"rows {which}; accepted: {', '.join(WHICH)}")
-    if gates is not None and gates not in GATES:
-        raise ValueError(f"gates {gates}; accepted: {', '.join(GATES)}")
+    if gates is not None and gates not in accepted_gates(which):
+        raise ValueError(f"gates {gates}; accepted: {', '.join(accepted_gates(which))}")
     if which == "published":
         return _published(gates)
     if which == "kda":
-        return _kda()
+        return _kda(gates)
     prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
     rows: list[Row] = [DecodeRow(1), DecodeRow(32), DecodeRow(128), DecodeRow(128, "bf16")]
     rows += [PrefillRow(*shape, gates=gates or "qwen") for shape in prefill]

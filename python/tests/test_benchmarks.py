@@ -104,6 +104,8 @@ def test_compare_kda(monkeypatch, tmp_path, capsys):
     record = json.loads(out.read_text())
     assert {row["gdn_ms"] for row in record["rows"]} == {0.1}
     assert all(row["peers_ms"] == {"fla-1.2": 0.5} for row in record["rows"])
+    labels = [row["label"] for row in record["rows"]]
+    assert len(labels) == len(set(labels)) == 53
     record["rows"][0]["peers_ms"] = {}
     rows = write_results.compared_rows([record])
     assert len(rows) == len(record["rows"])
@@ -114,6 +116,37 @@ def test_compare_kda(monkeypatch, tmp_path, capsys):
     assert alone.endswith("|  |  |") and beside.endswith("| 500 us | 2.50x |")
     _, _, line, *_ = write_results.compared_table(rows[10:11], write_results.dtype)
     assert "| f32 states, convolution and norm | 0.43 us | 200 us | 500 us | 2.50x |" in line
+
+
+def test_compare_kda_prefill(monkeypatch, tmp_path, capsys):
+    peers = {"cubinery-gdn": 0.1, "fla-1.2": 0.5, "cudnn-1.3": 0.3, "cudnn-log-1.3": 0.25}
+    program, out = _compare(monkeypatch, **peers), tmp_path / "record.json"
+    assert program.main(["--rows", "kda", "--only", "prefill", "--out", str(out)]) == 0
+    shown = capsys.readouterr().out
+    assert "prefill 16,16 2048x8 fast-bf16 kda" in shown
+
+    record = json.loads(out.read_text())
+    assert {row["gate_mode"] for row in record["rows"] if row["protocol"] == "slow-bf16"} == {
+        "lower_bound"
+    }
+    (row,) = (row for row in record["rows"] if row["label"] == "prefill 64,64 8192 softplus-bf16 kda")
+    assert row["gate_mode"] == "computed" and row["decay"] == "channel"
+    # q, k, v, a and o, b; final states.
+    floor = (8192 * 64 * (5 * 256 + 2) + 64 * 128 * 128 * 4) / 4e9
+    assert row["byte_floor_ms"] == pytest.approx(floor, rel=1e-3)
+    lines = write_results.compared_table([row], write_results.data, yardstick=True)
+    assert "| cuDNN 1.3 | cuDNN, g given, 1.3 | FLA 1.2 |" in lines[0]
+    assert "| KDA prefill | 64, 64 | 8192 tokens | softplus-bf16 |" in lines[2]
+    if importlib.util.find_spec("matplotlib"):
+        assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
+        assert (tmp_path / "pictures" / "kda_prefill.svg").exists()
+
+    assert program.main(["--rows", "kda", "--only", "prefill", "--gates", "slow", "--out", str(out)]) == 0
+    record = json.loads(out.read_text())
+    assert {row["protocol"] for row in record["rows"]} == {"slow-bf16"} and len(record["rows"]) == 17
+    with pytest.raises(SystemExit):
+        program.main(["--rows", "kda", "--gates", "qwen"])
+    assert "one of fast, slow, softplus" in capsys.readouterr().err
 
 
 # A child that finds what it was given, compiles where its cache is empty, and is faster where not.
