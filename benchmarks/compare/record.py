@@ -6,10 +6,11 @@ import json
 import os
 import platform
 import re
+import statistics
 from pathlib import Path
 from typing import Any
 
-from compare.rows import Row
+from compare.rows import KDA_GATES, Row, kda_ten
 
 OURS = "cubinery"
 YARDSTICK = "cubinery-gdn"  # ours too, with one decay for each head: beside decays of channels
@@ -172,14 +173,35 @@ def aligned(lines: list[list[str]]) -> str:
     return "\n".join(texts)
 
 
+def geometric_means(root: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """By distribution of gates, of every contender that was timed on all of kda_ten(): milliseconds."""
+    timed = {
+        row["label"]: {name: e["ms"] for name, e in row["contenders"].items() if "ms" in e}
+        for row in root["rows"]
+    }
+    means = {}
+    for gates in KDA_GATES:
+        ten = [timed.get(row.label, {}) for row in kda_ten(gates)]
+        means[gates] = {
+            name: statistics.geometric_mean(times[name] for times in ten)
+            for name in ten[0]
+            if all(name in times for times in ten)
+        }
+    return {gates: of for gates, of in means.items() if of}
+
+
 def table(root: dict[str, Any]) -> str:
-    """Rows by contenders: median (p10 to p90) in microseconds; below it who is missing, failed or
-    was left out, and why."""
+    """Rows by contenders: median (p10 to p90) in microseconds; below it geometric means, and who is
+    missing, failed or was left out, and why."""
     missing = root.get("missing", {})
     names = list(dict.fromkeys(name for row in root["rows"] for name in row["contenders"]))
     columns = [*names, *missing]
     lines = [["us", "byte floor", *columns, "best peer / ours"]]
-    notes = [f"{name} is missing: {reason}" for name, reason in missing.items()]
+    notes = []
+    for gates, means in geometric_means(root).items():
+        times = ", ".join(f"{name} {_us(ms)}" for name, ms in means.items())
+        notes.append(f"geometric mean of the ten prefills of kda, {gates}, us: {times}")
+    notes += [f"{name} is missing: {reason}" for name, reason in missing.items()]
     for row in in_order(root["rows"]):
         entries = row["contenders"]
         cells = [_cell(entries.get(name)) for name in columns]

@@ -404,6 +404,11 @@ def _kda_prefills(shapes: list[tuple[int, int, int]], gates: str) -> list[Row]:
     ]
 
 
+def kda_ten(gates: str) -> list[Row]:
+    """The prefills of the geometric mean."""
+    return _kda_prefills(_KDA_TEN, gates)
+
+
 def _kda(gates: str | None) -> list[Row]:
     """Kimi Delta Attention.  Decode and verify: heads of one GPU of Kimi-Linear or Ling (32), and of
     Kimi-K3 (12)."""
@@ -421,7 +426,7 @@ def _kda(gates: str | None) -> list[Row]:
         for tokens in (4, 8)
         for batch in (8, 32, 128)
     ]
-    rows += _kda_prefills(_KDA_TEN, gates or "fast")
+    rows += kda_ten(gates or "fast")
     rows += _kda_prefills(_KDA_MODELS, gates or "fast")
     if gates is None:
         for each in KDA_GATES[1:]:

@@ -124,6 +124,9 @@ def test_compare_kda_prefill(monkeypatch, tmp_path, capsys):
     assert program.main(["--rows", "kda", "--only", "prefill", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
     assert "prefill 16,16 2048x8 fast-bf16 kda" in shown
+    means = "cubinery 200, cubinery-gdn 100, fla-1.2 500, cudnn-1.3 300, cudnn-log-1.3 250"
+    assert f"geometric mean of the ten prefills of kda, fast, us: {means}" in shown
+    assert "kda, slow, us" not in shown
 
     record = json.loads(out.read_text())
     assert {row["gate_mode"] for row in record["rows"] if row["protocol"] == "slow-bf16"} == {
