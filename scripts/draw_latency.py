@@ -1,13 +1,13 @@
 """Draws docs/plots/latency.svg, cubinery and its peers side by side, a bar for each, docs/plots/tokens.svg, the time of
-one sequence against its length, docs/plots/ratios.svg, a point for every prefill, and docs/plots/engines.svg, one layer
-in engines alone and with cubinery.
+one sequence against its length, docs/plots/ratios.svg, a point for every prefill, docs/plots/kda_prefill.svg, those of
+Kimi Delta Attention, and docs/plots/engines.svg, one layer in engines alone and with cubinery.
 """
 import math
 
 DECODE_BATCHES = (1, 8, 32, 128)
 PREFILL_TOKENS = 32768
 PREFILL_HEADS = ((2, 8), (4, 16), (16, 16), (16, 32), (16, 64))
-COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37")
+COLOURS = ("#1f6feb", "#d9730d", "#8250df", "#1a7f37", "#bf3989")
 FLOOR = "#57606a"
 
 BAR, GAP = 14, 14  # height of a bar, space between groups
@@ -226,4 +226,41 @@ def draw_ratios(rows, gpu, ratio):
     for total in tokens:
         if math.log2(total).is_integer():
             lines.append(_text(round(x_of(total) + 16, 1), bottom + 18, f"{total}", 11, "middle"))
+    return "\n".join([*lines, "</svg>"]) + "\n"
+
+
+# --- Prefills of Kimi Delta Attention
+
+SHAPE_LABELS, SHAPE_WIDTH, SHAPE_STEP, SHAPES_TOP = 170, 580, 20, 72
+
+
+def draw_kda_prefill(rows, gpu, peer_name, shape):
+    """The text of the picture: a line for each row, on it a point for each contender, over logarithmic time."""
+    rows = sorted(rows, key=lambda r: (sum(r["seqlens"]), r["v_heads"], len(r["seqlens"])))
+    peers = sorted({peer for row in rows for peer in row["peers_ms"]})
+    contenders = ["cubinery", *peers]
+    ends = [[1e3 * end((row["byte_floor_ms"], *_times(row).values())) for row in rows] for end in (min, max)]
+    least, most = 0.9 * min(ends[0]), 1.1 * max(ends[1])
+    left, bottom = LEFT + SHAPE_LABELS, SHAPES_TOP + SHAPE_STEP * len(rows)
+
+    def x_of(us):
+        return round(left + math.log(us / least) / math.log(most / least) * SHAPE_WIDTH, 1)
+
+    lines = _head(left + SHAPE_WIDTH + LEFT, bottom + 30, f"Prefill of Kimi Delta Attention on {gpu}, us: left is faster",
+                  contenders, peer_name)
+    for us in (digit * 10**power for power in range(-1, 6) for digit in (1, 2, 5)):
+        if least <= us <= most:
+            lines.append(f'<line x1="{x_of(us):g}" x2="{x_of(us):g}" y1="{SHAPES_TOP}" y2="{bottom}" stroke="#d0d7de"/>')
+            lines.append(_text(x_of(us), bottom + 18, f"{us:g}", 11, "middle"))
+    for i, (row, first, last) in enumerate(zip(rows, *ends)):
+        y = SHAPES_TOP + SHAPE_STEP * i + SHAPE_STEP // 2
+        lines.append(_text(left - 8, y + 4, shape(row), anchor="end"))
+        lines.append(f'<line x1="{x_of(first):g}" x2="{x_of(last):g}" y1="{y}" y2="{y}" stroke="{FLOOR}" opacity="0.4"/>')
+        floor = x_of(1e3 * row["byte_floor_ms"])
+        lines.append(f'<line x1="{floor:g}" x2="{floor:g}" y1="{y - 6}" y2="{y + 6}" stroke="{FLOOR}" stroke-width="2" '
+                     'stroke-dasharray="3 2"/>')
+        times = _times(row)
+        for contender, colour in reversed(list(zip(contenders, COLOURS))):  # ours above the others
+            if contender in times:
+                lines.append(f'<circle cx="{x_of(1e3 * times[contender]):g}" cy="{y}" r="4" fill="{colour}"/>')
     return "\n".join([*lines, "</svg>"]) + "\n"

@@ -11,9 +11,12 @@ import sys
 import textwrap
 
 import engine_results
-from draw_latency import draw_engines, draw_latency, draw_ratios, draw_tokens
+from draw_latency import draw_engines, draw_kda_prefill, draw_latency, draw_ratios, draw_tokens
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from compare.record import YARDSTICK, geometric_means  # noqa: E402
 BEGIN = "<!-- measured: begin (written by scripts/write_results.py) -->\n"
 END = "<!-- measured: end -->\n"
 
@@ -456,11 +459,43 @@ def channels_table(by_gpu):
     return table(["", "", "states", *heads], lines)
 
 
+def kda_measured(records, prefill):
+    """Pairs of a GPU and its rows of Kimi Delta Attention, either prefills or all others, where there are some."""
+    measured = [(records.alone["gpu"], records.kda), (records.h100["gpu"], records.h100_kda)]
+    chosen = [(gpu, [r for r in rows if (r["op"] == "gdn_prefill") == prefill]) for gpu, rows in measured]
+    return [(gpu, rows) for gpu, rows in chosen if rows]
+
+
+def kda_prefill_picture(records):
+    """The text of the picture, of one GPU and fast gates; nothing where nothing was measured."""
+    for gpu, rows in kda_measured(records, prefill=True):
+        if fast := [row for row in rows if row["protocol"] == "fast-bf16"]:
+            return draw_kda_prefill(fast, gpu, peer_name, lambda row: f"{tokens(row)} tokens, {row['v_heads']} heads")
+    return None
+
+
+def kda_prefill_section(records):
+    lines = []
+    for gpu, rows in kda_measured(records, prefill=True):
+        lines += [] if lines else paragraph(
+            "Prefills start from zeros and keep their final states in f32. Gates, beta and norms are computed in the kernel; "
+            "for *cuDNN, g given,* they were computed before, and of cuDNN the kernel alone is timed "
+            "([benchmarks.md](benchmarks.md) has the distributions of gates).")
+        lines += paragraph(f"On an {gpu}; {origin(rows)}:")
+        lines += compared_table(rows, data, yardstick=True)
+        for gates, means in geometric_means({"rows": rows}).items():
+            names = {"cubinery": "cubinery", YARDSTICK: "its GDN"}
+            times = ", ".join(f"{names.get(n) or peer_name(n)} {duration(ms / 1e3)}" for n, ms in means.items())
+            lines += paragraph(f"Geometric means of the ten shapes that others have published, {gates} gates: {times}.")
+    if kda_prefill_picture(records):
+        lines += ["![Prefills of Kimi Delta Attention](plots/kda_prefill.svg)", ""]
+    return lines
+
+
 def kda_section(records):
     """Nothing where nothing was measured."""
-    measured = [(records.alone["gpu"], records.kda), (records.h100["gpu"], records.h100_kda)]
     lines = []
-    for gpu, rows in ((gpu, rows) for gpu, rows in measured if rows):
+    for gpu, rows in kda_measured(records, prefill=False):
         lines += [] if lines else ["## Kimi Delta Attention", "", *paragraph(
             "A decay for each channel of the keys, the logarithm at least -5, gates and norms computed in the kernel, "
             "states VK; all in turn on the same tensors, in one process. *Its GDN*: cubinery with one decay for each head, "
@@ -470,6 +505,7 @@ def kda_section(records):
             "earlier run.")]
         lines += paragraph(f"On an {gpu}; {origin(rows)}:")
         lines += compared_table(rows, data, yardstick=True)
+    lines += kda_prefill_section(records)
     by_gpu = {r["gpu"]: records.of_channels(r) for r in (records.alone, records.h100)}
     if any(by_gpu.values()):
         rows = [row for pairs in by_gpu.values() for pair in pairs.values() for row in pair.values()]
@@ -629,14 +665,16 @@ def documents():
     readme = ROOT / "README.md"
     before, _, rest = readme.read_text().partition(BEGIN)
     after = rest.partition(END)[2]
+    plots = ROOT / "docs" / "plots"
+    kda_prefill = kda_prefill_picture(records)
     return {
         readme: before + BEGIN + readme_rows(records) + END + after,
         ROOT / "docs" / "results.md": results_page(records),
-        ROOT / "docs" / "plots" / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
-        ROOT / "docs" / "plots" / "engines.svg": draw_engines(engine_results.bars(records.engines), engine_results.of_one_gpu(records.engines)),
-        ROOT / "docs" / "plots" / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
-        ROOT / "docs" / "plots" / "ratios.svg": draw_ratios(records.compared, gpu, ratio),
-    }
+        plots / "latency.svg": draw_latency(records.compared, gpu, peer_name, tokens),
+        plots / "engines.svg": draw_engines(engine_results.bars(records.engines), engine_results.of_one_gpu(records.engines)),
+        plots / "tokens.svg": draw_tokens(records.compared, gpu, peer_name),
+        plots / "ratios.svg": draw_ratios(records.compared, gpu, ratio),
+    } | ({plots / "kda_prefill.svg": kda_prefill} if kda_prefill else {})
 
 
 def main():

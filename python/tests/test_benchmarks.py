@@ -143,6 +143,17 @@ def test_compare_kda_prefill(monkeypatch, tmp_path, capsys):
     if importlib.util.find_spec("matplotlib"):
         assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
         assert (tmp_path / "pictures" / "kda_prefill.svg").exists()
+    gpu = {"gpu": "Test GPU"}
+    records = types.SimpleNamespace(
+        alone=gpu, kda=[], h100=gpu, h100_kda=write_results.compared_rows([record])
+    )
+    section = " ".join(write_results.kda_prefill_section(records))
+    assert "fast gates: cubinery 200 us, its GDN 100 us, FLA 1.2 500 us" in section
+    assert "slow gates:" not in section and "plots/kda_prefill.svg" in section
+    picture = write_results.kda_prefill_picture(records)
+    assert picture.count("<circle") == 17 * 4 and "8 x 2048 tokens, 16 heads" in picture
+    records.h100_kda = []
+    assert not write_results.kda_prefill_section(records)
 
     assert program.main(["--rows", "kda", "--only", "prefill", "--gates", "slow", "--out", str(out)]) == 0
     record = json.loads(out.read_text())
