@@ -14,6 +14,7 @@ __device__ unsigned stage_of(int chunk) {
 
 // Where a stage has the rows that read the state, keys and then queries, and those that write it.
 constexpr int kKeysAt = kChannels ? kWyAt + channel_factors().keys : 0;
+constexpr int kQueriesAt = kChannels ? kKeysAt + ReadRows::at(kChunk, 0) : kQueries;
 constexpr int kUpdatesAt = kChannels ? kWyAt + channel_factors().updates : 0;
 using ReadMatrix = MatricesOf<kChannels>::Read;
 using WrittenMatrix = MatricesOf<kChannels>::Written;
@@ -83,7 +84,8 @@ class WarpCopier {
 template <bool kOutputs>
 __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], const State& state,
                            unsigned stage) {
-  const ReadMatrix rows{stage + kKeysAt};
+  const ReadMatrix keys{stage + kKeysAt};
+  const ReadMatrix queries{stage + kQueriesAt};
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) ks[i] = qs[i] = {};
 #pragma unroll
@@ -91,8 +93,8 @@ __device__ void read_state(dev::Acc (&ks)[kTokens], dev::Acc (&qs)[kTokens], con
     const Tile s = dev::round_to<kKey.dtype>(state.tiles[k]);
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      dev::mma(ks[i], s, rows.load(16 * i, 16 * k));
-      if constexpr (kOutputs) dev::mma(qs[i], s, rows.load(kChunk + 16 * i, 16 * k));
+      dev::mma(ks[i], s, keys.load(16 * i, 16 * k));
+      if constexpr (kOutputs) dev::mma(qs[i], s, queries.load(16 * i, 16 * k));
     }
   }
 }
