@@ -47,6 +47,12 @@ __device__ inline void store_shared_zeros(unsigned at) {
 __device__ inline void store_shared(unsigned at, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(x) : "memory");
 }
+__device__ inline void store_shared(unsigned at, unsigned x) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(at), "r"(x) : "memory");
+}
+__device__ inline void store_shared(unsigned at, const float (&x)[2]) {
+  asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(x[0]), "f"(x[1]) : "memory");
+}
 __device__ inline void store_shared(unsigned at, unsigned short x) {
   asm volatile("st.shared.u16 [%0], %1;" ::"r"(at), "h"(x) : "memory");
 }

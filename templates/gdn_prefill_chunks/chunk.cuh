@@ -16,7 +16,6 @@ using namespace cubinery;  // NOLINT: a translation unit of its own
 constexpr int kChunk = kKey.chunk_size;
 constexpr int kStride = padded_row(kKey.key_dim, kKey.dtype);
 constexpr bool kNormalises = kKey.inputs.use_qk_l2norm;
-constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 
 using RowMatrix = dev::SharedMatrix<kKey.dtype, kStride>;
 
@@ -51,14 +50,16 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
           .tokens = inside ? static_cast<int>(tokens) : 0};
 }
 
-// Starts copying the chunk's rows of k and q, which the heads from `head` on share.
-__device__ void copy_rows(const GdnPrefillChunksParams& p, const Chunk& chunk, int head) {
-  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim,
-                                dev::PlainRows<kStride * size_of(kKey.dtype)>, threads(kKey)>;
+// Starts copying the chunk's rows of k and, `queries` bytes behind them, of q, which the heads from
+// `head` on share.
+template <class Layout>
+__device__ void copy_rows(const GdnPrefillChunksParams& p, const Chunk& chunk, int head,
+                          int queries) {
+  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, Layout, threads(kKey)>;
   Copier(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, head}))
       .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
   Copier(p.q, dev::row_at<kKey.dtype>(p.q, {chunk.batch, chunk.first, head}))
-      .copy_next(dev::shared_address(shared + kRowsBytes), chunk.tokens, p.q);
+      .copy_next(dev::shared_address(shared + queries), chunk.tokens, p.q);
   dev::commit_copies();
 }
 

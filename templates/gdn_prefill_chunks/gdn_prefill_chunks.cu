@@ -29,6 +29,7 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning
 namespace {
 
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
+constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 
 using Maker = dev::WyMaker<dev::WyShape{.dtype = kKey.dtype,
                                         .chunk_size = kChunk,
@@ -115,7 +116,7 @@ __device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk
                              int first_head) {
   Gates gates;
   load_gates(gates, p, chunk, first_head);
-  copy_rows(p, chunk, first_head);
+  copy_rows<dev::PlainRows<kStride * size_of(kKey.dtype)>>(p, chunk, first_head, kRowsBytes);
   store_gates(gates, p, chunk.tokens, first_head);
   dev::wait_copies<0>();
   // Orders everybody's copies before the products and norms.
@@ -159,7 +160,7 @@ __device__ void make_wy(const GdnPrefillChunksParams& p, const Chunk& chunk, int
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads(kKey), 1)
+extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
     gdn_prefill_chunks(const __grid_constant__ GdnPrefillChunksParams p) {
   const int head_blocks = p.heads / p.heads_per_block;
   const int slot = blockIdx.x / head_blocks;

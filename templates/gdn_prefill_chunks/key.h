@@ -43,42 +43,45 @@ constexpr int head_shared_bytes(const GdnPrefillChunksKey& key) {
 }
 
 // With a decay for each channel a block has one head.  Sums over channels are taken in groups of
-// them, always the same, so that their bits do not depend on the number of warps.
+// them, one of a warp.
 constexpr int channel_groups(const GdnPrefillChunksKey& key) {
   return key.key_dim < 64 ? key.key_dim / 16 : 4;
 }
 // Floats between rows of sums of g: eight rows of a column's pairs lie in different banks.
 constexpr int gate_row(const GdnPrefillChunksKey& key) { return key.key_dim + 8; }
 
-// Byte offsets in shared memory.
+// Byte offsets in shared memory.  First comes what the WY factors have from `keys` on, in the place
+// of k and q.
 struct ChannelPlaces {
-  int k, q;     // rows
-  int sums;     // of g
-  int kk, qk;   // fp32 tiles
-  int parts;    // of each group: a tile of both, and squares of q
-  int inverse;  // its scratch
-  int numbers;  // inverse norms of k and q, betas
+  int updates, decay;
+  int sums, parts;  // of g; fp32 tiles of both products, of each group: one takes the other's place
+  int inverse;      // its scratch
+  int numbers;      // inverse norms of k and q, betas, the diagonal of q k^T, decays of blocks
   int bytes;
 };
-inline constexpr int kChannelPartBytes = (2 * 16 * 16 + 16) * 4;
 constexpr ChannelPlaces channel_places(const GdnPrefillChunksKey& key) {
-  const int rows = key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
-  const int tiles = lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  const ChannelWy wy = channel_wy(key.chunk_size, key.key_dim, key.dtype);
+  const int sums = key.chunk_size * gate_row(key) * 4;
+  const int parts = channel_groups(key) * 2 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
   ChannelPlaces places{};
-  places.q = rows;
-  places.sums = 2 * rows;
-  places.kk = places.sums + key.chunk_size * gate_row(key) * 4;
-  places.qk = places.kk + tiles;
-  places.parts = places.qk + tiles;
-  places.inverse = places.parts + channel_groups(key) * kChannelPartBytes;
+  places.updates = wy.updates - wy.keys;
+  places.decay = wy.decay - wy.keys;
+  places.sums = places.parts = wy.bytes - wy.keys;
+  places.inverse = places.sums + (sums > parts ? sums : parts);
   places.numbers = places.inverse + kInverseScratchBytes;
-  places.bytes = places.numbers + 3 * key.chunk_size * 4;
+  places.bytes = places.numbers + (4 * key.chunk_size + key.chunk_size / 16 * key.key_dim) * 4;
   return places;
 }
 
 constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
   return key.inputs.decay == gdn::Decay::kChannel ? channel_places(key).bytes
                                                   : head_shared_bytes(key);
+}
+
+// Blocks of a multiprocessor that registers must suffice for.
+constexpr int resident_blocks(const GdnPrefillChunksKey& key) {
+  const bool is_small = size_of(key.dtype) == 2 && key.key_dim <= 128;
+  return key.inputs.decay == gdn::Decay::kChannel && is_small ? 3 : 1;
 }
 
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
@@ -89,6 +92,11 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
   if (key.chunk_size != 16 && key.chunk_size != 32 && key.chunk_size != 64)
     return "chunk_size must be 16, 32 or 64";
   if (key.warps != 1 && key.warps != 2 && key.warps != 4) return "warps must be 1, 2 or 4";
+  if (key.inputs.decay == gdn::Decay::kChannel) {
+    // Never near the fastest on an H200.
+    if (key.chunk_size > 32) return "decay = channel needs chunk_size = 16 or 32";
+    if (key.warps != 4) return "decay = channel needs warps = 4";
+  }
   // The largest block of any architecture so far.
   if (shared_bytes(key) > 227 * 1024) return "the chunk passes 227 KiB of shared memory";
   return nullptr;

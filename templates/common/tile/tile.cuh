@@ -76,6 +76,26 @@ __device__ Acc to_float(const Tile<kDType>& tile) {
   return acc;
 }
 
+// The upper rows of one tile, or the lower ones, above those of another.
+template <int kHalf, DType kDType>
+__device__ Tile<kDType> stacked(const Tile<kDType>& above, const Tile<kDType>& below) {
+  Tile<kDType> tile;
+#pragma unroll
+  for (int c = 0; c < 2; ++c) {
+    if constexpr (kDType == DType::kF32) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        tile.x[0][c][j] = above.x[kHalf][c][j];
+        tile.x[1][c][j] = below.x[kHalf][c][j];
+      }
+    } else {
+      tile.x[0][c] = above.x[kHalf][c];
+      tile.x[1][c] = below.x[kHalf][c];
+    }
+  }
+  return tile;
+}
+
 // Only of 16-bit elements.
 template <DType kDType>
 __device__ Tile<kDType> transpose(const Tile<kDType>& tile) {
@@ -113,6 +133,20 @@ __device__ Tile<kDType> load_transposed_matrices_of(const Matrix& matrix, int ro
   load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
                            matrix.element(row + lane % 16, column + lane / 16 * 8));
   return tile;
+}
+
+// Writes a tile to where load_matrices_of() reads it.
+template <DType kDType, class Matrix>
+__device__ void store_matrix(const Matrix& matrix, int row, int column, const Tile<kDType>& tile) {
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      const unsigned at = matrix.element(row + tile_row() + 8 * r, column + 8 * c) +
+                          tile_column() * size_of(kDType);
+      store_shared(at, tile.x[r][c]);
+    }
+  }
 }
 
 // A matrix in shared memory, rows kStride elements apart, and where this lane reads in it.
@@ -245,6 +279,17 @@ __device__ void mma(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b) {
   } else {
     mma_half<kDType>(c, a, b, 0);
     mma_half<kDType>(c, a, b, 1);
+  }
+}
+
+// Writes the diagonal of a tile.
+__device__ inline void store_diagonal(float* diagonal, const Acc& tile) {
+  // The lane that holds elements (j, j) and (j + 8, j + 8).
+  if (tile_row() / 2 != threadIdx.x % 4) return;
+  const int odd = tile_row() % 2;
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    diagonal[tile_row() + 8 * r] = odd ? tile.x[r][r][1] : tile.x[r][r][0];
   }
 }
 
