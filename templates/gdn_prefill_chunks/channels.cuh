@@ -40,11 +40,9 @@ constexpr int kTiles = lower_tiles(kChunk);
 constexpr int kGroups = channel_groups(kKey);
 constexpr int kGateRow = gate_row(kKey);
 
-// Whether 16 rows decay by no more than the operands' type holds (gdn::kLeastLowerBound).
-constexpr bool kBounded =
-    kKey.inputs.gate_mode == gdn::GateMode::kLowerBound && kKey.dtype != DType::kF16;
-// Then rows are multiplied by 2^kShift and columns by 2^-kShift, so that both have room for keys
-// that are no unit vectors.
+constexpr bool kBounded = has_bounded_blocks(kKey);
+// Where blocks are bounded rows are multiplied by 2^kShift and columns by 2^-kShift, so that both
+// have room for keys that are no unit vectors.
 constexpr float kShift = kBounded && !kNormalises ? 40.0f : 0.0f;
 constexpr float kShifted = kBounded && !kNormalises ? 0x1p40f : 1.0f;
 
@@ -75,39 +73,54 @@ __device__ float* diagonal() { return betas() + kChunk; }  // of q k^T
 // Of each block of 16 tokens.
 __device__ float* block_decays(int block) { return diagonal() + kChunk + block * kKey.key_dim; }
 
-// Writes the sums of g, for base 2, of all channels, the decays of blocks and that of the chunk.
-// Tokens behind the sequence's end do not decay.
-__device__ void sum_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, int head) {
+// Writes the sums of g, for base 2, of one channel, and the decays of blocks; gives that of the
+// chunk.  `a`: of the first token.  kFull: the chunk has all tokens; those that one has not do not
+// decay.
+template <bool kFull>
+__device__ float sum_gates_of(const GdnPrefillChunksParams& p, const Chunk& chunk,
+                              const dev::GatesOfTokens& all, int d,
+                              const dev::Storage<kKey.inputs.gate_dtype>* a) {
   constexpr DType kGate = kKey.inputs.gate_dtype;
   constexpr bool kGiven = kKey.inputs.gate_mode != gdn::GateMode::kNone;
+  dev::Storage<kGate> given[kChunk] = {};  // all are on their way before the first is used
+#pragma unroll
+  for (int t = 0; t < kChunk; ++t, a += p.gates.g.stride.token) {
+    if (kGiven && (kFull || t < chunk.tokens)) given[t] = *a;
+  }
+  float* const sums = place<float>(places().sums) + d;
+  float decay = 1.0f;
+#pragma unroll
+  for (int block = 0; block < kBlocks; ++block) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int t = 16 * block; t < 16 * block + 16; ++t) {
+      const dev::GivenGates gates{.g = dev::to_float<kGate>(given[t])};
+      // A bound is far above where logarithms are cut off.
+      const float g = kKey.inputs.gate_mode == gdn::GateMode::kLowerBound
+                          ? dev::whole_log_decay_of<kKey>(all, gates)
+                          : dev::log_decay_of<kKey>(all, gates);
+      if (kFull || t < chunk.tokens) sum = fmaf(g, dev::kLog2E, sum);
+      sums[t * kGateRow] = sum;
+    }
+    const float of_block = dev::exp2(sum);
+    block_decays(block)[d] = of_block;
+    decay *= of_block;
+  }
+  return decay;
+}
+
+__device__ void sum_gates(const GdnPrefillChunksParams& p, const Chunk& chunk, int head) {
+  constexpr DType kGate = kKey.inputs.gate_dtype;
   const auto* const first =
       dev::as<kGate>(p.gates.g.data) +
       dev::offset_of(p.gates.g.stride, TokenStrides::At{chunk.batch, chunk.first, head});
   dev::GatesOfTokens all = dev::gates_of_tokens<kKey>(p.gates, head, p.lower_bound);
 #pragma unroll 1
   for (int d = threadIdx.x; d < kKey.key_dim; d += threads(kKey)) {
-    dev::Storage<kGate> given[kChunk] = {};  // all are on their way before the first is used
-#pragma unroll
-    for (int t = 0; t < kChunk; ++t) {
-      if (kGiven && t < chunk.tokens) given[t] = first[t * p.gates.g.stride.token + d];
-    }
     all.dt_bias = dev::to_float<kKey.inputs.dt_bias_dtype>(dev::dt_bias_of<kKey>(p.gates, head, d));
-    float* const sums = place<float>(places().sums) + d;
-    float decay = 1.0f;
-#pragma unroll
-    for (int block = 0; block < kBlocks; ++block) {
-      float sum = 0.0f;
-#pragma unroll
-      for (int t = 16 * block; t < 16 * block + 16; ++t) {
-        const float g = dev::log_decay_of<kKey>(all, {.g = dev::to_float<kGate>(given[t])});
-        if (t < chunk.tokens) sum += g;
-        sums[t * kGateRow] = sum * dev::kLog2E;
-      }
-      const float of_block = dev::exp2(sum * dev::kLog2E);
-      block_decays(block)[d] = of_block;
-      decay *= of_block;
-    }
-    place<float>(places().decay)[d] = decay;
+    place<float>(places().decay)[d] = chunk.tokens == kChunk
+                                          ? sum_gates_of<true>(p, chunk, all, d, first + d)
+                                          : sum_gates_of<false>(p, chunk, all, d, first + d);
   }
 }
 
@@ -341,6 +354,8 @@ __device__ void multiply_block(Parts& parts, int group, float scale) {
       dev::load_shared(beta[r], dev::shared_address(betas() + kFirst + dev::tile_row() + 8 * r));
     }
     const auto of_values = [&](int r, int, int) { return beta[r]; };
+    // Orders the reading of `columns` before what comes in their place.
+    if (kBlock > 0) __syncwarp();
     dev::store_matrix(written_rows(), kFirst, d, rounded(times(updates, of_values)));
   }
   if constexpr (kBlock > 0) {

@@ -47,6 +47,10 @@ constexpr int head_shared_bytes(const GdnPrefillChunksKey& key) {
 constexpr int channel_groups(const GdnPrefillChunksKey& key) {
   return key.key_dim < 64 ? key.key_dim / 16 : 4;
 }
+// Whether 16 tokens decay by no more than the operands' type holds (gdn::kLeastLowerBound).
+constexpr bool has_bounded_blocks(const GdnPrefillChunksKey& key) {
+  return key.inputs.gate_mode == gdn::GateMode::kLowerBound && key.dtype != DType::kF16;
+}
 // Floats between rows of sums of g: eight rows of a column's pairs lie in different banks.
 constexpr int gate_row(const GdnPrefillChunksKey& key) { return key.key_dim + 8; }
 
@@ -81,7 +85,8 @@ constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
 // Blocks of a multiprocessor that registers must suffice for.
 constexpr int resident_blocks(const GdnPrefillChunksKey& key) {
   const bool is_small = size_of(key.dtype) == 2 && key.key_dim <= 128;
-  return key.inputs.decay == gdn::Decay::kChannel && is_small ? 3 : 1;
+  if (key.inputs.decay != gdn::Decay::kChannel || !is_small) return 1;
+  return has_bounded_blocks(key) ? 4 : 3;
 }
 
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
