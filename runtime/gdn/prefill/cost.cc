@@ -21,10 +21,10 @@ constexpr double kChunksFixedCycles = 140;
 constexpr double kChunksLone = 1.5;
 constexpr double kChunksLonePerWarp = 3;
 constexpr int kChunksRegisters = 128;
-// Of a chunk of 32 x 128 of a head whose channels have decays, four warps; a bounded one, and any.
-constexpr double kBoundedChannelCycles = 5500;
-constexpr double kChannelCycles = 8600;
-constexpr int kChannelRegisters = 160;
+// Of a chunk of 32 x 128 of a head whose channels have decays; a bounded one, and any.
+constexpr double kBoundedChannelCycles = 4700;
+constexpr double kChannelCycles = 6800;
+constexpr int kChannelRegisters = 168;
 // The second kernel's cycles for a chunk when a warp has the multiprocessor to itself: fixed, for
 // each token, and for each token of 128 key dims.  740, 1230, 2210 for 16, 32, 64 tokens.
 constexpr double kScanCycles = 250;
@@ -160,10 +160,8 @@ double chunk_cycles(const GdnPrefillChunksKey& key, int heads) {
   const double size = key.chunk_size / 32.0;
   const double products = key.dtype == DType::kF32 ? 2 : 1;
   if (key.inputs.decay == Decay::kChannel) {
-    const bool is_bounded =
-        key.inputs.gate_mode == GateMode::kLowerBound && key.dtype != DType::kF16;
-    return (is_bounded ? kBoundedChannelCycles : kChannelCycles) * products * size * key.key_dim /
-           128;
+    const double cycles = has_bounded_blocks(key) ? kBoundedChannelCycles : kChannelCycles;
+    return cycles * products * size * key.key_dim / 128;
   }
   const double squares = size * size * products;
   return kChunksSharedCycles * squares * key.key_dim / 128 +
