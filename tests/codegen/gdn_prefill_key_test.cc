@@ -80,6 +80,19 @@ TEST_CASE("EachRuleOfChunksIsNamed", "[cpu]") {
         "a_log_dtype" + floats);
   CHECK(broken_rule<Chunks>([](auto& key) { key.inputs.dt_bias_dtype = DType::kI64; }) ==
         "dt_bias_dtype" + floats);
+  const auto broken_with_channels = [](int chunk_size, int warps) {
+    return broken_rule<Chunks>([&](auto& key) {
+      key.inputs.decay = gdn::Decay::kChannel;
+      key.chunk_size = chunk_size;
+      key.warps = warps;
+    });
+  };
+  CHECK(broken_with_channels(16, 4) == "none");
+  CHECK(broken_with_channels(32, 4) == "none");
+  CHECK(broken_with_channels(64, 4) == "decay = channel needs chunk_size = 16 or 32");
+  for (const int warps : {1, 2}) {
+    CHECK(broken_with_channels(32, warps) == "decay = channel needs warps = 4");
+  }
   for (const int warps : {-1, 0, 3, 8}) {
     CHECK(broken_rule<Chunks>([&](auto& key) { key.warps = warps; }) == "warps must be 1, 2 or 4");
   }
@@ -157,7 +170,11 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kAt; }) == "none");
   const auto with_channels = [](auto& key) { key.inputs.decay = gdn::Decay::kChannel; };
   CHECK(broken_rule<Scan>(with_channels) == "none");
-  CHECK(broken_with_wgmma(with_channels) == "decay = channel needs wgmma = false");
+  CHECK(broken_with_wgmma(with_channels) == "none");
+  CHECK(broken_with_makers([&](auto& key) {
+          with_channels(key);
+          key.stages = 4;
+        }) == "makes_wy needs decay = head");
   CHECK(broken_rule<Scan>([&](auto& key) {
           with_channels(key);
           key.segments = true;
