@@ -401,10 +401,10 @@ class Records:
         return [r for r in (record or self.alone)["rows"] if r["op"] == op and "decay" not in r]
 
     def of_channels(self, record):
-        """Those rows: pairs of one with a decay for each head and one with a decay for each channel."""
+        """Those rows, prefills aside: pairs of one with a decay for each head and one with a decay for each channel."""
         pairs = {}
         for row in record["rows"]:
-            if "decay" in row:
+            if "decay" in row and row["op"] != "gdn_prefill":
                 pairs.setdefault(channels_label(row), {})[row["decay"]] = row
         return {label: pair for label, pair in pairs.items() if len(pair) == 2}
 
