@@ -46,7 +46,7 @@ struct Fields<gdn::PrefillProblem> {
           "(auto), never, or always; with batch_invariant, auto means never"),
       gdn::batch_invariant_field<P>());
   // How a state lies in memory is not among them: it is read and written once for a whole sequence.
-  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype"};
+  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype", "decay"};
   static constexpr std::string_view kNotForSpeed[] = {
       "q_heads",          "k_heads",  "v_heads",        "token_layout",
       "checkpoint_every", "segments", "batch_invariant"};
