@@ -149,7 +149,10 @@ __device__ void store_norms() {
       if (kDiagonal && is_q) dev::mma(products, rows, read_rows().load(16 * (block - kBlocks), d));
     }
     ChannelNorms::store(channel_norms().k + 16 * block, squares);
-    if (kDiagonal && is_q) dev::store_diagonal(diagonal() + 16 * (block - kBlocks), products);
+    if (kDiagonal && is_q) {
+      float* const to = diagonal() + 16 * (block - kBlocks);
+      dev::for_diagonal(products, [&](int i, float product) { to[i] = product; });
+    }
   }
 }
 

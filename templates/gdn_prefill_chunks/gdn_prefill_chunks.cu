@@ -31,11 +31,7 @@ namespace {
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
 constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 
-using Maker = dev::WyMaker<dev::WyShape{.dtype = kKey.dtype,
-                                        .chunk_size = kChunk,
-                                        .key_dim = kKey.key_dim,
-                                        .use_qk_l2norm = kNormalises,
-                                        .warps = kKey.warps}>;
+using Maker = dev::WyMaker<dev::wy_shape(kKey)>;
 
 // fp32 tiles over the dead rows of k and q: k^ k^T and scale q^ k^T.  Behind them, what the inverse
 // of the warp's head takes, then norms and the heads' gates.

@@ -74,13 +74,8 @@ struct Norms {
 
   // Writes those of 16 rows, to the first's place, from the squares on a tile's diagonal.
   static __device__ void store(float* norms, const Acc& squares) {
-    // The lane that holds elements (j, j) and (j + 8, j + 8) of a tile.
-    if (!kExist || tile_row() / 2 != threadIdx.x % 4) return;
-    const int odd = tile_row() % 2;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) {
-      const float square = odd ? squares.x[r][r][1] : squares.x[r][r][0];
-      norms[tile_row() + 8 * r] = inverse_norm(square);
+    if constexpr (kExist) {
+      for_diagonal(squares, [&](int i, float square) { norms[i] = inverse_norm(square); });
     }
   }
 };
@@ -112,6 +107,15 @@ struct WyShape {
   bool use_qk_l2norm;
   int warps;  // that make the products of a chunk together: 1, 2 or 4
 };
+// Of a kernel whose warps all do.
+template <class Key>
+constexpr WyShape wy_shape(const Key& key) {
+  return {.dtype = key.dtype,
+          .chunk_size = key.chunk_size,
+          .key_dim = key.key_dim,
+          .use_qk_l2norm = key.inputs.use_qk_l2norm,
+          .warps = key.warps};
+}
 
 // The products of a chunk, by kShape.warps warps, and what one warp makes of them for a head.  In
 // shared memory it keeps fp32 tiles, as they are stored, of k^ k^T and of scale q^ k^T.

@@ -282,15 +282,14 @@ __device__ void mma(Acc& c, const Tile<kDType>& a, const Tile<kDType>& b) {
   }
 }
 
-// Writes the diagonal of a tile.
-__device__ inline void store_diagonal(float* diagonal, const Acc& tile) {
+// Calls f(i, element (i, i)) for a tile's diagonal, two by each of the lanes that hold it.
+template <class Function>
+__device__ void for_diagonal(const Acc& tile, Function f) {
   // The lane that holds elements (j, j) and (j + 8, j + 8).
   if (tile_row() / 2 != threadIdx.x % 4) return;
   const int odd = tile_row() % 2;
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
-    diagonal[tile_row() + 8 * r] = odd ? tile.x[r][r][1] : tile.x[r][r][0];
-  }
+  for (int r = 0; r < 2; ++r) f(tile_row() + 8 * r, odd ? tile.x[r][r][1] : tile.x[r][r][0]);
 }
 
 // Tiles that are stored as a warp holds them: each lane's 16 bytes behind those of the lane before.
