@@ -32,12 +32,17 @@ __device__ inline float short_log_decay(float a, float A_log, float dt_bias) {
   return -exp2(fmaf(A_log, kLog2E, log2_y > 130.0f ? 130.0f : log2_y));
 }
 
-// lower_bound sigmoid(exp(A_log) (a + dt_bias)), of any finite numbers: the factor exp(A_log) stays
-// between e^-85 and e^85, where the sigmoid no longer tells of any a that a model has.  As short.
-__device__ inline float bounded_log_decay(float a, float A_log, float dt_bias, float lower_bound) {
+// exp(A_log), between e^-85 and e^85, where the sigmoid of bounded_log_decay() no longer tells of
+// any a that a model has.
+__device__ inline float bounded_factor(float A_log) {
   float log_factor = A_log > 85.0f ? 85.0f : A_log;  // NOTE: fminf would drop a NaN
   if (log_factor < -85.0f) log_factor = -85.0f;
-  const float x = exp2(log_factor * kLog2E) * (a + dt_bias);
+  return exp2(log_factor * kLog2E);
+}
+
+// lower_bound sigmoid(exp(A_log) (a + dt_bias)), of any finite numbers.  As short.
+__device__ inline float bounded_log_decay(float a, float A_log, float dt_bias, float lower_bound) {
+  const float x = bounded_factor(A_log) * (a + dt_bias);
   return lower_bound * reciprocal(1.0f + exp2(-x * kLog2E));
 }
 
@@ -130,6 +135,44 @@ __device__ float log_decay_of(const GatesOfTokens& all, const GivenGates& given)
   const float g = whole_log_decay_of<kKey>(all, given);
   return g < kLeastLogDecay ? kLeastLogDecay : g;  // NOTE: fmaxf would drop a NaN
 }
+
+// Whether exp(A_log) is between e^-60 and e^60, as in all models: then nothing leaves fp32 that
+// matters.
+template <auto kKey>
+__device__ bool is_tame(const GatesOfTokens& all) {
+  return kKey.inputs.gate_mode != gdn::GateMode::kComputed || fabsf(all.A_log) < 60.0f;
+}
+
+// The same of a channel for base 2, for sums of many tokens; kIsTame: is_tame().
+template <auto kKey, bool kIsTame>
+class SummedLogDecay {
+ public:
+  __device__ explicit SummedLogDecay(const GatesOfTokens& all) : all_(all) {
+    all_.lower_bound *= kLog2E;
+    if constexpr (kIsBounded) factor_ = -bounded_factor(all.A_log) * kLog2E;
+    if constexpr (kIsComputed) factor_ = -exp2(all.A_log * kLog2E) * kLog2E;
+  }
+
+  // sum + g.  A bound is far above where logarithms are cut off.
+  __device__ float add_to(float sum, float given) const {
+    const float x = given + all_.dt_bias;
+    if constexpr (kIsBounded) {
+      return fmaf(all_.lower_bound, reciprocal(1.0f + exp2(x * factor_)), sum);
+    } else if constexpr (kIsComputed && kIsTame) {
+      const float g = factor_ * short_softplus(x);
+      constexpr float kLeast = kLeastLogDecay * kLog2E;
+      return sum + (g < kLeast ? kLeast : g);  // NOTE: fmaxf would drop a NaN
+    } else {
+      return fmaf(log_decay_of<kKey>(all_, {.g = given}), kLog2E, sum);
+    }
+  }
+
+ private:
+  static constexpr bool kIsBounded = kKey.inputs.gate_mode == gdn::GateMode::kLowerBound;
+  static constexpr bool kIsComputed = kKey.inputs.gate_mode == gdn::GateMode::kComputed;
+  GatesOfTokens all_;
+  float factor_ = 0.0f;
+};
 
 // That of a head's tokens; 0 where each channel has one.
 template <auto kKey>

@@ -75,6 +75,23 @@ __device__ inline void load_transposed_matrices(unsigned& x0, unsigned& x1, unsi
                : "memory");
 }
 
+// Stores four 8x8 matrices of 16-bit elements, as load_matrices() loads them.
+__device__ inline void store_matrices(unsigned at, unsigned x0, unsigned x1, unsigned x2,
+                                      unsigned x3) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at),
+               "r"(x0), "r"(x1), "r"(x2), "r"(x3)
+               : "memory");
+#else
+  const unsigned x[] = {x0, x1, x2, x3};
+#pragma unroll
+  for (int m = 0; m < 4; ++m) {
+    const unsigned row = __shfl_sync(0xffffffffu, at, 8 * m + threadIdx.x % 32 / 4);
+    store_shared(row + threadIdx.x % 4 * 4, x[m]);
+  }
+#endif
+}
+
 // Stores the transposes of four 8x8 matrices of 16-bit elements, as load_transposed_matrices()
 // loads them.
 __device__ inline void store_transposed_matrices(unsigned at, unsigned x0, unsigned x1, unsigned x2,

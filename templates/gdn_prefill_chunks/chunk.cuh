@@ -50,15 +50,18 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
           .tokens = inside ? static_cast<int>(tokens) : 0};
 }
 
+// Copies a chunk's rows of k or q.
+template <class Layout, class Thread = dev::ThisThread>
+using ChunkCopier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, Layout, threads(kKey), Thread>;
+
 // Starts copying the chunk's rows of k and, `queries` bytes behind them, of q, which the heads from
 // `head` on share.
 template <class Layout>
 __device__ void copy_rows(const GdnPrefillChunksParams& p, const Chunk& chunk, int head,
                           int queries) {
-  using Copier = dev::RowCopier<kKey.dtype, kChunk, kKey.key_dim, Layout, threads(kKey)>;
-  Copier(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, head}))
+  ChunkCopier<Layout>(p.k, dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, head}))
       .copy_next(dev::shared_address(shared), chunk.tokens, p.k);
-  Copier(p.q, dev::row_at<kKey.dtype>(p.q, {chunk.batch, chunk.first, head}))
+  ChunkCopier<Layout>(p.q, dev::row_at<kKey.dtype>(p.q, {chunk.batch, chunk.first, head}))
       .copy_next(dev::shared_address(shared + queries), chunk.tokens, p.q);
   dev::commit_copies();
 }

@@ -1,8 +1,8 @@
 // First kernel of a prefill: what every chunk of tokens contributes that does not depend on the
 // state, for all chunks and heads at once.  common/chunk/wy.h has the formulas.
 //
-// Decays of channels stand inside these products: channels.cuh has all that a block does then, of
-// one head.  Else:
+// Decays of channels stand inside these products: channels.cuh has all that a block does then.
+// Else:
 //
 // One block <-> one chunk of one sequence and heads_per_block heads that share a key and a query
 // head.  k k^T and q k^T are computed once, by all warps, and so are the norms, which are on the
@@ -29,7 +29,7 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning
 namespace {
 
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
-constexpr int kRowsBytes = kChunk * kStride * size_of(kKey.dtype);
+constexpr int kHeadRowsBytes = kChunk * kStride * size_of(kKey.dtype);
 
 using Maker = dev::WyMaker<dev::wy_shape(kKey)>;
 
@@ -112,13 +112,13 @@ __device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk
                              int first_head) {
   Gates gates;
   load_gates(gates, p, chunk, first_head);
-  copy_rows<dev::PlainRows<kStride * size_of(kKey.dtype)>>(p, chunk, first_head, kRowsBytes);
+  copy_rows<dev::PlainRows<kStride * size_of(kKey.dtype)>>(p, chunk, first_head, kHeadRowsBytes);
   store_gates(gates, p, chunk.tokens, first_head);
   dev::wait_copies<0>();
   // Orders everybody's copies before the products and norms.
   __syncthreads();
   const RowMatrix k{dev::shared_address(shared)};
-  const RowMatrix q{k.address + kRowsBytes};
+  const RowMatrix q{k.address + kHeadRowsBytes};
   Maker::Rows rows[kKey.warps == 1 ? 2 : 1];
   for_rows_of_warp([&]<dev::Product kProduct, int kFirst>(int n) {
     producer().template multiply_rows<kProduct, kFirst>(rows[n], k, q);
@@ -144,19 +144,44 @@ __device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk
   }
 }
 
-template <bool kChannels = kKey.inputs.decay == gdn::Decay::kChannel>
-__device__ void make_wy(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
-                        int first_head) {
-  if constexpr (kChannels) {
-    make_channel_wy(p, chunk, slot, first_head);
-  } else {
-    make_head_wy(p, chunk, slot, first_head);
+// Writes the place of sequence n in the order, with the whole block.
+__device__ void rank_sequence(const GdnPrefillChunksParams& p, int n) {
+  dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(n, p.cu_seqlens, p.sequences, p.tokens,
+                                                           p.order, reinterpret_cast<int*>(shared));
+  // Orders the use of `shared` there before the rows'.
+  __syncthreads();
+}
+
+// Shared memory of older architectures does not hold three.
+consteval int blocks_that_fit() {
+  constexpr int kBlocks = resident_blocks(kKey);
+#if __CUDA_ARCH__ >= 900
+  return kBlocks;
+#else
+  return kBlocks < 2 ? kBlocks : 2;
+#endif
+}
+
+// All that a block does behind the kernel in front.
+__device__ void make_wy_of_heads(const GdnPrefillChunksParams& p, int slot, int first_head) {
+  if constexpr (kKey.varlen) {
+    if (first_head == 0 && slot < p.sequences) rank_sequence(p, slot);
   }
+  const Chunk chunk = chunk_of(p, slot);
+  if (chunk.tokens == 0) return;  // all threads
+
+  make_head_wy(p, chunk, slot, first_head);
+}
+__device__ void make_wy_of_pairs(const GdnPrefillChunksParams& p) {
+  if constexpr (kKey.varlen) {
+    for (int n = blockIdx.x; n < p.sequences; n += gridDim.x) rank_sequence(p, n);
+  }
+  make_channel_wy(p);
 }
 
 }  // namespace
 
-extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
+extern "C" __global__ void __launch_bounds__(threads(kKey), blocks_that_fit())
     gdn_prefill_chunks(const __grid_constant__ GdnPrefillChunksParams p) {
   const int head_blocks = p.heads / p.heads_per_block;
   const int slot = blockIdx.x / head_blocks;
@@ -166,16 +191,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
        i += 1LL * gridDim.x * threads(kKey)) {
     p.zeroed[i] = 0;
   }
-  if constexpr (kKey.varlen) {
-    if (first_head == 0 && slot < p.sequences) {
-      dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(
-          slot, p.cu_seqlens, p.sequences, p.tokens, p.order, reinterpret_cast<int*>(shared));
-      // Orders the use of `shared` there before the rows'.
-      __syncthreads();
-    }
+  if constexpr (kKey.inputs.decay == gdn::Decay::kChannel) {
+    make_wy_of_pairs(p);
+  } else {
+    make_wy_of_heads(p, slot, first_head);
   }
-  const Chunk chunk = chunk_of(p, slot);
-  if (chunk.tokens == 0) return;  // all threads
-
-  make_wy(p, chunk, slot, first_head);
 }

@@ -42,8 +42,8 @@ constexpr int head_shared_bytes(const GdnPrefillChunksKey& key) {
   return tile_area_bytes(key) + (2 + 2 * kMaxHeadsPerBlock) * key.chunk_size * 4;
 }
 
-// With a decay for each channel a block has one head.  Sums over channels are taken in groups of
-// them, one of a warp.
+// With a decay for each channel a block makes the WY factors of (chunk, head) pairs, one behind the
+// other.  Sums over channels are taken in groups of them, one of a warp.
 constexpr int channel_groups(const GdnPrefillChunksKey& key) {
   return key.key_dim < 64 ? key.key_dim / 16 : 4;
 }
@@ -51,29 +51,62 @@ constexpr int channel_groups(const GdnPrefillChunksKey& key) {
 constexpr bool has_bounded_blocks(const GdnPrefillChunksKey& key) {
   return key.inputs.gate_mode == gdn::GateMode::kLowerBound && key.dtype != DType::kF16;
 }
+// Whether the rows of the next pair are on their way while those of one are computed.
+constexpr bool loads_pairs_ahead(const GdnPrefillChunksKey& key) {
+  return size_of(key.dtype) == 2 && key.key_dim <= 128;
+}
+// Whether rows of gates are, too: where they fit in the place of the rows that write.
+constexpr bool loads_gates_ahead(const GdnPrefillChunksKey& key) {
+  return key.inputs.gate_mode != gdn::GateMode::kNone &&
+         key.key_dim * size_of(key.inputs.gate_dtype) <= channel_row_bytes(key.key_dim, key.dtype);
+}
 // Floats between rows of sums of g: eight rows of a column's pairs lie in different banks.
 constexpr int gate_row(const GdnPrefillChunksKey& key) { return key.key_dim + 8; }
+// Groups other than a warp's own that have parts of the tiles that it sums.
+constexpr int other_groups(const GdnPrefillChunksKey& key) {
+  const int groups = channel_groups(key);
+  return lower_tiles(key.chunk_size) <= groups ? groups - 1 : groups;
+}
 
-// Byte offsets in shared memory.  First comes what the WY factors have from `keys` on, in the place
-// of k and q.
+// Which rows and numbers a pair has.
+struct ChannelPair {
+  const void *k, *q, *gates;  // rows of the first token and the head
+  long long batch, first;     // token
+  int tokens;                 // fewer than the chunk size at the end of a sequence; 0: no pair
+  int head;
+  int number;  // slot heads + head
+};
+
+// Byte offsets in shared memory.
 struct ChannelPlaces {
-  int updates, decay;
-  int sums, parts;  // of g; fp32 tiles of both products, of each group: one takes the other's place
-  int inverse;      // its scratch
-  int numbers;      // inverse norms of k and q, betas, the diagonal of q k^T, decays of blocks
+  // Of the rows of a pair: k and q, and in their place what the WY factors have from `keys` on.  A
+  // second pair's lie behind them if they are loaded ahead.
+  int stage;           // bytes
+  int updates, decay;  // in it
+  int sums, parts;     // of g; fp32 tiles of both products, of other groups: in the same place
+  int product;         // fp32 tiles of k k^T
+  int inverse;         // its scratch
+  int pairs;           // four ChannelPair
+  int betas;           // of two pairs
+  int numbers;         // inverse norms of k and q, the diagonal of q k^T, decays of blocks
   int bytes;
 };
 constexpr ChannelPlaces channel_places(const GdnPrefillChunksKey& key) {
   const ChannelWy wy = channel_wy(key.chunk_size, key.key_dim, key.dtype);
   const int sums = key.chunk_size * gate_row(key) * 4;
-  const int parts = channel_groups(key) * 2 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  const int tiles = lower_tiles(key.chunk_size) * 16 * 16 * 4;
+  const int parts = other_groups(key) * 2 * tiles;
   ChannelPlaces places{};
+  places.stage = wy.bytes - wy.keys;
   places.updates = wy.updates - wy.keys;
   places.decay = wy.decay - wy.keys;
-  places.sums = places.parts = wy.bytes - wy.keys;
-  places.inverse = places.sums + (sums > parts ? sums : parts);
-  places.numbers = places.inverse + kInverseScratchBytes;
-  places.bytes = places.numbers + (4 * key.chunk_size + key.chunk_size / 16 * key.key_dim) * 4;
+  places.sums = places.parts = (loads_pairs_ahead(key) ? 2 : 1) * places.stage;
+  places.product = places.sums + (sums > parts ? sums : parts);
+  places.inverse = places.product + tiles;
+  places.pairs = places.inverse + kInverseScratchBytes;
+  places.betas = places.pairs + 4 * static_cast<int>(sizeof(ChannelPair));
+  places.numbers = places.betas + 2 * key.chunk_size * 4;
+  places.bytes = places.numbers + (3 * key.chunk_size + key.chunk_size / 16 * key.key_dim) * 4;
   return places;
 }
 
@@ -84,9 +117,8 @@ constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
 
 // Blocks of a multiprocessor that registers must suffice for.
 constexpr int resident_blocks(const GdnPrefillChunksKey& key) {
-  const bool is_small = size_of(key.dtype) == 2 && key.key_dim <= 128;
-  if (key.inputs.decay != gdn::Decay::kChannel || !is_small) return 1;
-  return has_bounded_blocks(key) ? 4 : 3;
+  if (key.inputs.decay != gdn::Decay::kChannel) return 1;
+  return loads_pairs_ahead(key) ? 3 : 2;
 }
 
 constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
@@ -122,8 +154,7 @@ struct GdnPrefillChunksParams {
   int sequences;
   int slots;  // chunk_slots of the launch
   int heads;
-  int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock, with
-                        // a decay for each channel 1
+  int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock
   float scale;
   float lower_bound;
 };

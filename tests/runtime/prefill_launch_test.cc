@@ -333,16 +333,20 @@ TEST_CASE("TheWorkspaceHoldsOrderAndRecords", "[cpu]") {
         std::numeric_limits<std::size_t>::max());
 }
 
-// Heads that share keys and queries share a block, but not where each has decays inside their
-// products.
-TEST_CASE("ABlockOfChannelDecaysHasOneHead", "[cpu]") {
+// Heads that share keys and queries share a block; where each channel has a decay a block takes
+// some pairs of a chunk and a head, one behind the other, so that all blocks run at once: 3 on each
+// of 132 multiprocessors.
+TEST_CASE("BlocksOfChannelDecaysHavePairs", "[cpu]") {
   for (const Decay decay : {Decay::kHead, Decay::kChannel}) {
     const FakePrefill bench({.heads = {.q = 2, .k = 2, .v = 16}, .inputs = {.decay = decay}});
-    const auto launched = bench.launched(64, 1000);
-    const int heads = decay == Decay::kHead ? 8 : 1;
-    CHECK(launched.chunks_params.heads_per_block == heads);
-    const auto blocks = static_cast<unsigned>(launched.chunks_params.slots) * 16 / heads;
-    CHECK(launched.chunks->config.gridDimX == blocks);
+    for (const std::int64_t length : {32, 1000}) {
+      const auto launched = bench.launched(2, length);
+      const std::int64_t pairs = std::int64_t{launched.chunks_params.slots} * 16;
+      const int heads = launched.chunks_params.heads_per_block;
+      if (decay == Decay::kChannel) CHECK(heads == 1);
+      const std::int64_t most = decay == Decay::kHead ? pairs : 3 * 132;
+      CHECK(launched.chunks->config.gridDimX == std::min(pairs / heads, most));
+    }
   }
 }
 

@@ -22,8 +22,8 @@ constexpr double kChunksLone = 1.5;
 constexpr double kChunksLonePerWarp = 3;
 constexpr int kChunksRegisters = 128;
 // Of a chunk of 32 x 128 of a head whose channels have decays; a bounded one, and any.
-constexpr double kBoundedChannelCycles = 4700;
-constexpr double kChannelCycles = 6800;
+constexpr double kBoundedChannelCycles = 2900;
+constexpr double kChannelCycles = 4600;
 constexpr int kChannelRegisters = 168;
 // The second kernel's cycles for a chunk when a warp has the multiprocessor to itself: fixed, for
 // each token, and for each token of 128 key dims.  740, 1230, 2210 for 16, 32, 64 tokens.

@@ -209,7 +209,11 @@ class KernelsRunner final : public PrefillRunner {
     params.slots = static_cast<int>(slots);
     params.heads_per_block =
         heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
-    const std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
+    std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
+    if (problem_.inputs.decay == Decay::kChannel) {
+      const std::int64_t resident = std::int64_t{sm_count_} * resident_blocks(keys_.chunks);
+      blocks = std::min(blocks, std::max<std::int64_t>(resident, 1));
+    }
     return chunks_.launch(
         stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, params);
   }

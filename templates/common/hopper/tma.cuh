@@ -92,7 +92,16 @@ __device__ inline void write_box(const TensorMap& map, int x0, int x1, int x2, i
       : "memory");
 }
 
-// Waits until this thread's boxes have been read from shared memory.
+// Starts copying bytes from shared memory; likewise.  Requires: all three are multiples of 16.
+__device__ inline void write_run(void* global, unsigned shared, int bytes) {
+  asm volatile(
+      "cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\t"
+      "cp.async.bulk.commit_group;" ::"l"(global),
+      "r"(shared), "r"(bytes)
+      : "memory");
+}
+
+// Waits until this thread's boxes and runs have been read from shared memory.
 __device__ inline void wait_for_boxes_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }

@@ -135,18 +135,45 @@ __device__ Tile<kDType> load_transposed_matrices_of(const Matrix& matrix, int ro
   return tile;
 }
 
-// Writes a tile to where load_matrices_of() reads it.
-template <DType kDType, class Matrix>
-__device__ void store_matrix(const Matrix& matrix, int row, int column, const Tile<kDType>& tile) {
+// The same from the address that this lane gives there, `at`: of a tile of 16-bit elements its part
+// of a row, one of 16 bytes; of fp32 its first element, and rows are kRowBytes apart.
+template <DType kDType, int kRowBytes>
+__device__ Tile<kDType> load_tile_at(unsigned at) {
+  Tile<kDType> tile;
+  if constexpr (kDType == DType::kF32) {
 #pragma unroll
-  for (int r = 0; r < 2; ++r) {
+    for (int r = 0; r < 2; ++r) {
 #pragma unroll
-    for (int c = 0; c < 2; ++c) {
-      const unsigned at = matrix.element(row + tile_row() + 8 * r, column + 8 * c) +
-                          tile_column() * size_of(kDType);
-      store_shared(at, tile.x[r][c]);
+      for (int c = 0; c < 2; ++c) load_shared(tile.x[r][c], at + 8 * r * kRowBytes + 32 * c);
     }
+  } else {
+    load_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1], at);
   }
+  return tile;
+}
+// Writes one to where that reads it.
+template <DType kDType, int kRowBytes>
+__device__ void store_tile_at(unsigned at, const Tile<kDType>& tile) {
+  if constexpr (kDType == DType::kF32) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+#pragma unroll
+      for (int c = 0; c < 2; ++c) store_shared(at + 8 * r * kRowBytes + 32 * c, tile.x[r][c]);
+    }
+  } else {
+    store_matrices(at, tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1]);
+  }
+}
+// Which row and which byte of it this lane's address is of.
+template <DType kDType>
+__device__ unsigned row_of_lane() {
+  if constexpr (kDType == DType::kF32) return tile_row();
+  return threadIdx.x % 8 + threadIdx.x % 32 / 16 * 8;
+}
+template <DType kDType>
+__device__ unsigned byte_of_lane() {
+  if constexpr (kDType == DType::kF32) return tile_column() * 4;
+  return threadIdx.x / 8 % 2 * 16;
 }
 
 // A matrix in shared memory, rows kStride elements apart, and where this lane reads in it.
