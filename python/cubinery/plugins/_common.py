@@ -238,6 +238,8 @@ class Layer:
     conv_state_dtype: str
     conv_state_layout: str
     conv_has_bias: bool = False
+    decay: str = "head"  # or "channel": Kimi Delta Attention
+    gate_mode: str = "computed"  # or "lower_bound"
     drafts: int = 0  # the most of a request
     batch_invariant: bool = False
     joins_conv: bool = True  # a decode has the convolution in its launch, where a kernel does that
@@ -251,6 +253,7 @@ class Layer:
             "key_dim": self.key_dim,
             "value_dim": self.value_dim,
             "dtype": self.dtype,
+            "decay": self.decay,
             "batch_invariant": self.batch_invariant,
         }
 
@@ -258,7 +261,7 @@ class Layer:
     def gates(self) -> dict[str, Any]:
         """Gates that are computed from what the projections give."""
         return {
-            "gate_mode": "computed",
+            "gate_mode": self.gate_mode,
             "beta_mode": "logit",
             "gate_dtype": self.dtype,
             "beta_dtype": self.dtype,
@@ -266,6 +269,16 @@ class Layer:
             "dt_bias_dtype": self.dt_bias_dtype,
             "use_qk_l2norm": True,
         }
+
+    @property
+    def gates_of_conv(self) -> dict[str, Any]:
+        """Those that the convolution in front of a prefill makes, with the norms of q and k: all, or
+        none where a token has a row of decays, which a prefill reads as they are."""
+        return self.gates if self.decay == "head" else {}
+
+    @property
+    def gates_of_prefill(self) -> dict[str, Any]:
+        return {} if self.decay == "head" else self.gates
 
     @property
     def states(self) -> dict[str, Any]:

@@ -90,8 +90,8 @@ class VllmLayer(Layer):
 def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     """What a layer launches, by the names of its forms: all of it, and nothing else."""
     decode = DecodeProblem(**layer.heads, **layer.gates, **layer.states, **layer.norm)
-    conv = ConvProblem(**layer.conv, **layer.gates, varlen=True)
-    prefill = PrefillProblem(**layer.heads, **layer.states, varlen=True)
+    conv = ConvProblem(**layer.conv, **layer.gates_of_conv, varlen=True)
+    prefill = PrefillProblem(**layer.heads, **layer.gates_of_prefill, **layer.states, varlen=True)
     found: dict[str, Problem[Any]]
     if layer.keeps_states:  # where a launch has none to keep, too
         prefill = replace(prefill, checkpoints="at", checkpoint_every=CHUNK)
