@@ -33,12 +33,11 @@ _TOKENSPEED = "tokenspeed.runtime.layers.attention"
 _TOKENSPEED_OPS = "tokenspeed_kernel.ops.attention.gdn"  # a package of its own: WHEEL is a folder of both unpacked
 _QWEN = "transformers.models.qwen3_next.modeling_qwen3_next"
 _KIMI = "transformers.models.kimi_linear.modeling_kimi_linear"
-# Of each engine: our plugin, whose SEAMS say what it takes; the functions whose signatures adapters have, with the
+# Of each engine: our plugin, whose SEAMS say what it takes and ATTRIBUTES what it reads of classes; the functions whose signatures adapters have, with the
 # adapter; the modules whose calls of these reach our functions.
 ENGINES = {
     "vllm": {
         "plugin": "cubinery.plugins.vllm",
-        "class": f"{_VLLM_GDN}:QwenGatedDeltaNetAttention",
         "adapters": {
             f"{_VLLM_OPS}:chunk_gated_delta_rule": "vllm.chunk_gated_delta_rule",
             f"{_VLLM_OPS}:fused_recurrent_gated_delta_rule": "vllm.fused_recurrent_gated_delta_rule",
@@ -65,7 +64,6 @@ ENGINES = {
     },
     "sglang": {
         "plugin": "cubinery.plugins.sglang",
-        "class": f"{_SGLANG_GDN}:GDNAttnBackend",
         "adapters": {
             f"{_SGLANG_OPS}.attention.fla.chunk:chunk_gated_delta_rule": "sglang.chunk_gated_delta_rule",
             f"{_SGLANG_OPS}.attention.fla.fused_recurrent:fused_recurrent_gated_delta_rule_packed_decode":
@@ -83,7 +81,6 @@ ENGINES = {
     },
     "tokenspeed": {
         "plugin": None,
-        "class": None,
         "adapters": {
             f"{_TOKENSPEED_OPS}:gdn_chunk_prefill": "tokenspeed.gdn_chunk_prefill",
             f"{_TOKENSPEED_OPS}:gdn_decode_step": "tokenspeed.gdn_decode_step",
@@ -95,7 +92,6 @@ ENGINES = {
     },
     "transformers": {
         "plugin": None,
-        "class": None,
         "adapters": {
             f"{_QWEN}:causal_conv1d_fn": "transformers._prepare_convolution",
             f"{_QWEN}:causal_conv1d_update": "transformers._prepare_update",
@@ -345,7 +341,7 @@ def read(engine, place):
     rules = ENGINES[engine]
     sources = Sources(engine, place)
     wanted = {}
-    attributes_of = ()
+    attributes_of = {}
     if rules["plugin"] is not None:
         plugin = importlib.import_module(rules["plugin"])
         wanted.update(plugin.SEAMS)
@@ -353,7 +349,7 @@ def read(engine, place):
     paths = [*wanted, *rules["adapters"]]
     objects = {}
     for path in paths:
-        about = describe(sources, path, attributes_of if path == rules["class"] else ())
+        about = describe(sources, path, attributes_of.get(path, ()))
         if about is not None:
             objects[path] = about
     found = [call for module in rules["callers"]

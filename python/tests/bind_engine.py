@@ -1,5 +1,5 @@
 """In an environment that has cubinery and an engine, without what the engine needs (stand_ins.py): the
-engine's own loader finds the plugin, which takes the engine's class.  Prints what there is then.
+engine's own loader finds the plugin, which takes the engine's classes.  Prints what there is then.
 
     bind_engine.py vllm|sglang [SEAM]     SEAM: "module:Class" that is taken away first
 """
@@ -11,6 +11,8 @@ import importlib.metadata
 import json
 import logging
 import sys
+import types
+from pathlib import Path
 from typing import Any
 
 import stand_ins
@@ -21,21 +23,37 @@ def take_away(path: str) -> None:
     delattr(importlib.import_module(module), name)
 
 
-def bind_vllm(without: str | None) -> tuple[type, type | None]:
+def bare(name: str) -> None:
+    """A package without what its own __init__ imports: whole models."""
+    above = importlib.import_module(name.rpartition(".")[0])
+    made = types.ModuleType(name)
+    made.__path__ = [str(Path(path) / name.rpartition(".")[2]) for path in above.__path__]
+    sys.modules[name] = made
+
+
+Taken = dict[str, type]  # what is in the place of an engine's classes, by their names
+
+
+def bind_vllm(without: str | None) -> Taken:
     platforms = importlib.import_module("vllm.platforms")
     interface = importlib.import_module("vllm.platforms.interface")
     names = {"_enum": interface.PlatformEnum.CUDA, "device_name": "cuda", "device_type": "cuda"}
     platforms._current_platform = type("Gpu", (interface.Platform,), names)()
-    gdn = importlib.import_module("vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn")
     if without:
         take_away(without)
     importlib.import_module("vllm.plugins").load_general_plugins()
+    places = importlib.import_module("cubinery.plugins._vllm_places")
     registry = importlib.import_module("vllm.model_executor.custom_op").op_registry_oot
-    behind = gdn.QwenGatedDeltaNetAttention
-    return behind, registry.get(behind.__name__)
+    for name in ("vllm.models.kimi_k3", "vllm.models.glm5next"):
+        bare(name)
+    for place in places.PLACES:
+        module, _, name = place.path.partition(":")
+        layer = getattr(importlib.import_module(module), name)
+        layer.__new__(layer)  # as for the first layer of a model
+    return {place.path: registry[place.name] for place in places.PLACES if place.name in registry}
 
 
-def bind_sglang(without: str | None) -> tuple[type, type | None]:
+def bind_sglang(without: str | None) -> Taken:
     plugins = importlib.import_module("sglang.srt.plugins")
     gdn = importlib.import_module("sglang.srt.layers.attention.linear.gdn_backend")
     behind = gdn.GDNAttnBackend
@@ -43,22 +61,22 @@ def bind_sglang(without: str | None) -> tuple[type, type | None]:
         take_away(without)
     plugins.load_plugins()
     taken = gdn.GDNAttnBackend
-    return behind, None if taken is behind else taken
+    return {} if taken is behind else {f"{behind.__module__}:{behind.__name__}": taken}
 
 
 def main(engine: str, without: str | None = None) -> None:
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
     made = stand_ins.install(engine, "cubinery")
-    behind, taken = {"vllm": bind_vllm, "sglang": bind_sglang}[engine](without)
+    taken = {"vllm": bind_vllm, "sglang": bind_sglang}[engine](without)
     plugin: Any = importlib.import_module(f"cubinery.plugins.{engine}").plugin
-    line = [] if taken is None else [f"{cls.__module__}.{cls.__name__}" for cls in taken.__mro__]
     print(json.dumps({
         "engine": importlib.metadata.version(engine),
         "cubinery": importlib.metadata.version("cubinery"),
         "mode": plugin.mode,
-        "behind": f"{behind.__module__}.{behind.__name__}",
-        "line": line,
-        "ours": sorted(vars(taken.__mro__[1])) if taken else [],
+        "lines": {
+            path: [f"{each.__module__}:{each.__name__}" for each in cls.__mro__]
+            for path, cls in taken.items()
+        },
         "stand_ins": sorted(made),
     }))  # fmt: skip
 

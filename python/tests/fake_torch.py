@@ -119,6 +119,10 @@ class Tensor:
     def expand(self, *shape: int) -> Tensor:
         return self._like(np.broadcast_to(self.array, shape))
 
+    def split(self, sizes: list[int], dim: int) -> list[Tensor]:
+        assert sum(sizes) == self.shape[dim]
+        return [self._like(each) for each in np.split(self.array, np.cumsum(sizes)[:-1], dim)]
+
     def flatten(self, axis: int) -> Tensor:
         return self._like(self.array.reshape(*self.shape[:axis], -1))
 
@@ -173,6 +177,10 @@ def arange(end: int, dtype: Dtype = _DTYPES["int64"], device: object = None) -> 
     return tensor(np.arange(end), dtype)
 
 
+def cat(parts: list[Tensor]) -> Tensor:
+    return tensor(np.concatenate([each.array for each in parts]), parts[0].dtype)
+
+
 def module() -> types.ModuleType:
     """What `import torch` gives."""
     torch = types.ModuleType("torch")
@@ -180,7 +188,7 @@ def module() -> types.ModuleType:
     for name, dtype in _DTYPES.items():
         setattr(torch, name, dtype)
     torch.Tensor, torch.empty, torch.zeros = Tensor, empty, empty
-    torch.tensor, torch.arange = tensor, arange
+    torch.tensor, torch.arange, torch.cat = tensor, arange, cat
     stream = types.SimpleNamespace(cuda_stream=0)
     torch.cuda = types.SimpleNamespace(
         current_stream=lambda device=None: stream, is_available=lambda: False,

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import fake_engine
 import pytest
+from cubinery.plugins import _sglang_layer
+from cubinery.plugins import _vllm_places as places
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "engine_signatures.py"
 RELEASES = sorted(path.stem for path in fake_engine.RECORDS.glob("*.json"))
@@ -25,13 +27,20 @@ REFUSED = {
         "replayssm_rawk", "replayssm_rawv",
     },
 }  # fmt: skip
+# What is in front of an engine's classes, and the methods that this has of theirs.
+_VLLM = {
+    places.QWEN.path: ("QwenCore", ("_forward_core", "_forward_core_fused_norm_packed")),
+    places.KIMI_LINEAR.path: ("KimiCore", ("_forward",)),
+    places.K3.path: ("K3Core", ("_forward", "get_kv_cache_spec")),
+    places.GLM5_NEXT.path: ("GlmCore", ("_forward", "forward", "get_kv_cache_spec")),
+}
 OVERRIDDEN = {
-    "vllm": (
-        "CubineryCore",
-        "bind_kv_cache", "get_attn_backend", "_forward_core", "_forward_core_fused_norm_packed",
-    ),
-    "sglang": ("CubineryBackend", "forward_decode", "forward_extend"),
-}  # fmt: skip
+    "vllm": {
+        path: (ours, ("bind_kv_cache", "get_attn_backend", *methods))
+        for path, (ours, methods) in _VLLM.items()
+    },
+    "sglang": {_sglang_layer.CLASS: ("CubineryBackend", ("forward_decode", "forward_extend"))},
+}
 
 
 def script():
@@ -115,20 +124,18 @@ def test_a_plugins_seams_are_the_engines(release):
 @pytest.mark.parametrize("release", PLUGINS)
 def test_a_plugin_reads_what_the_engines_class_sets(release):
     record = fake_engine.record(release)
-    rules = script().ENGINES[record["engine"]]
-    known = record["objects"][rules["class"]]["attributes"]
-    assert sorted(plugin_of(record["engine"]).ATTRIBUTES) == known
+    for path, names_read in plugin_of(record["engine"]).ATTRIBUTES.items():
+        assert sorted(names_read) == record["objects"][path]["attributes"]
 
 
 @pytest.mark.parametrize("release", PLUGINS)
 def test_what_a_plugin_overrides_has_the_engines_parameters(release):
     record = fake_engine.record(release)
-    cls, *methods = OVERRIDDEN[record["engine"]]
-    path = script().ENGINES[record["engine"]]["class"]
-    for name in methods:
-        theirs = fake_engine.signature(record["objects"][f"{path}.{name}"])
-        method = getattr(getattr(plugin_of(record["engine"]), cls), name)
-        assert list(inspect.signature(method).parameters)[1:] == list(theirs.parameters)
+    for path, (ours, methods) in OVERRIDDEN[record["engine"]].items():
+        for name in methods:
+            theirs = fake_engine.signature(record["objects"][f"{path}.{name}"])
+            method = getattr(getattr(plugin_of(record["engine"]), ours), name)
+            assert list(inspect.signature(method).parameters)[1:] == list(theirs.parameters)
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "transformers"])

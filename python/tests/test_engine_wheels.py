@@ -24,10 +24,6 @@ HERE = Path(__file__).resolve().parent
 CACHE = Path.home() / ".cache" / "engine-wheels"
 VERSIONS = {"vllm": "0.33.0", "sglang": "0.5.23"}
 NEEDED = ("packaging", "typing_extensions")  # small, and no stand-ins do
-BEHIND = {
-    "vllm": "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn.QwenGatedDeltaNetAttention",
-    "sglang": "sglang.srt.layers.attention.linear.gdn_backend.GDNAttnBackend",
-}
 SEAMS = {
     "vllm": "vllm.v1.attention.backends.gdn_attn:GDNAttentionMetadata",
     "sglang": "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata",
@@ -113,15 +109,16 @@ def bound(environment: tuple[str, Path], *more: str, **switches: str) -> tuple[A
     return json.loads(result.stdout.splitlines()[-1]), result.stderr
 
 
-def test_the_plugin_takes_the_engines_class(environment):
+def test_the_plugin_takes_the_engines_classes(environment):
     engine, _ = environment
     report, log = bound(environment)
     assert report["engine"] == VERSIONS[engine]
     assert report["mode"] == "auto" and "cubinery does not serve" not in log
-    assert report["behind"] == BEHIND[engine]
-    ours, *methods = OVERRIDDEN[engine]
-    assert report["line"][1:3] == [f"cubinery.plugins.{engine}.{ours}", BEHIND[engine]]
-    assert set(methods) <= set(report["ours"])
+    assert report["lines"].keys() == OVERRIDDEN[engine].keys()
+    for path, (ours, _) in OVERRIDDEN[engine].items():
+        _, first, *line = report["lines"][path]
+        assert first.startswith("cubinery.plugins.") and first.endswith(f":{ours}")
+        assert path in line
     # The engine itself is real, and so is what we are.
     assert not {engine, "cubinery"} & set(report["stand_ins"]) and "torch" in report["stand_ins"]
 
@@ -129,10 +126,10 @@ def test_the_plugin_takes_the_engines_class(environment):
 def test_an_engine_without_a_seam_stays_as_it_is(environment):
     engine, _ = environment
     report, log = bound(environment, SEAMS[engine])
-    assert report["line"] == [] and report["mode"] == "off"
+    assert report["lines"] == {} and report["mode"] == "off"
     assert f"it lacks {SEAMS[engine]}" in log
 
 
 def test_the_switch_leaves_the_engine_alone(environment):
     report, _ = bound(environment, CUBINERY_PLUGIN="off")
-    assert report["line"] == [] and report["mode"] == "off"
+    assert report["lines"] == {} and report["mode"] == "off"

@@ -6,33 +6,16 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import logging
 import types
 
 import fake_torch
 import numpy as np
 import pytest
 from cubinery import Context, UnsupportedError
-from cubinery.plugins import _common
-from fake_vllm import CHANNELS, DIM, SLOTS, V_HEADS, WIDTH, Engine
+from cubinery.plugins import _common, _vllm_layer
+from fake_vllm import CHANNELS, DIM, SLOTS, V_HEADS, WIDTH, at, engine, same
 
-
-@pytest.fixture
-def engine(monkeypatch, context, caplog):
-    monkeypatch.delenv(_common.SWITCH, raising=False)
-    caplog.set_level(logging.INFO)
-    return Engine(monkeypatch, fake_torch.install(monkeypatch), context, caplog)
-
-
-def same(view, array):
-    """The same elements in memory."""
-    return (view.data_ptr(), view.shape, view.stride()) == (
-        array.data_ptr(), array.shape, array.stride(),
-    )  # fmt: skip
-
-
-def at(launch, name):
-    return launch.arrays[name]
+__all__ = ["engine"]  # a fixture
 
 
 # ---- Batches
@@ -66,7 +49,7 @@ def test_without_a_gate_the_norm_stays_with_the_engine(engine):
 
 
 MIXED = {
-    "num_prefills": 2, "num_decode_tokens": 2, "num_prefill_tokens": 9,
+    "num_prefills": 2, "num_decodes": 2, "num_decode_tokens": 2, "num_prefill_tokens": 9,
     "non_spec_state_indices_tensor": [5, 9, 3, 4], "prefill_state_indices": [3, 4, 0],
     "prefill_query_start_loc": [0, 5, 9, 9],
     "prefill_has_initial_state": np.array([1, 0, 0], bool),
@@ -179,7 +162,7 @@ def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch
 def test_states_for_a_prefix_cache_are_those_that_vllm_asks_for(engine):
     layer = engine.layer(checkpoints=True)
     batch = {
-        "num_prefills": 3, "num_decode_tokens": 1, "num_prefill_tokens": 890,
+        "num_prefills": 3, "num_decodes": 1, "num_decode_tokens": 1, "num_prefill_tokens": 890,
         "non_spec_state_indices_tensor": [5, 3, 4, 6], "prefill_state_indices": [3, 4, 6],
         "prefill_query_start_loc": [0, 300, 390, 890],
         "prefill_has_initial_state": np.zeros(3, bool),
@@ -231,7 +214,7 @@ def test_the_start_makes_the_kernels_of_this_gpu_alone(engine, empty_kernels, tm
     context = Context(0, **folder)
     sizes = {"k_heads": 16, "v_heads": 32, "key_dim": 128, "value_dim": 128}  # measured ones
     layer = dataclasses.replace(engine.layer()._cubinery_layer, **sizes)
-    problems = engine.plugin.problems(layer)
+    problems = _vllm_layer.problems(layer)
     for made, source in ((context, "compiled"), (Context(0, **folder), "from the cache")):
         kernels = _common.Kernels(made, problems).ready()
         count = context.stats().compiles
@@ -283,7 +266,7 @@ def test_offline_it_takes_the_forms_that_are_there(
     without = dataclasses.replace(described, output_norm="none", joins_conv=False)
     folder = {**empty_kernels, "cache_dir": str(tmp_path)}
     filled = Context(0, **folder)
-    for problem in engine.plugin.problems(without).values():
+    for problem in _vllm_layer.problems(without).values():
         filled.compile(problem)
     engine.context = Context(0, offline=True, **folder)
     monkeypatch.setattr(_common, "logged_context", lambda device, log: engine.context)
@@ -327,7 +310,7 @@ def test_a_release_with_another_signature_stays_as_it_is(engine, monkeypatch):
     ).QwenGatedDeltaNetAttention
     monkeypatch.setattr(layer, "_forward_core", lambda self, qkv, beta: None)
     engine.plugin.register()
-    assert engine.taken == {}
+    assert "QwenGatedDeltaNetAttention" not in engine.taken
     assert "mixed_qkv, b, a, core_attn_out of" in engine.text
 
 

@@ -121,9 +121,14 @@ class Plugin:
             self.log.debug("cubinery's plugin", exc_info=True)
             why = f"{type(error).__name__}: {error}"
         self.mode = "off"
+        self.not_served(why)
+
+    def not_served(self, why: str, part: str = "") -> None:
+        """Says that the engine, or that part of it, stays as it is."""
         self.log.warning(
-            "cubinery does not serve this %s %s: %s.  It was tried with %s; %s goes on with its own "
-            "kernels", self.engine, self._version(), why, self.tried, self.engine,
+            "cubinery does not serve %sthis %s %s: %s.  It was tried with %s; %s goes on with its "
+            "own kernels", part and f"{part} of ", self.engine, self._version(), why, self.tried,
+            self.engine,
         )  # fmt: skip
 
     def _version(self) -> str:

@@ -51,9 +51,12 @@ SEAMS: dict[str, tuple[str, ...]] = {
     f"{HOOKS}:HookType.REPLACE": (),
 }  # fmt: skip
 # What it reads of the class's objects.
-ATTRIBUTES = (
-    "forward_metadata", "mis_metadata", "req_to_token_pool", "verify_intermediate_state_indices",
-)  # fmt: skip
+ATTRIBUTES = {
+    CLASS: (
+        "forward_metadata", "mis_metadata", "req_to_token_pool",
+        "verify_intermediate_state_indices",
+    ),
+}  # fmt: skip
 
 PAD = -1  # any negative slot is one of rows of padding
 CHUNK = 64  # tokens between the states of which SGLang's radix cache takes some

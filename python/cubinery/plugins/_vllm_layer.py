@@ -1,6 +1,4 @@
-"""What of vLLM its plugin works on: the places that it takes, a layer with its problems, a batch, the
-pools.
-"""
+"""What of vLLM its plugin works on: a layer with its problems, a batch, the pools."""
 
 from __future__ import annotations
 
@@ -13,50 +11,6 @@ from cubinery._problem import Problem
 from cubinery.plugins import _common
 from cubinery.plugins._common import Kind, Layer
 from cubinery.problems import ConvProblem, DecodeProblem, PrefillProblem, VerifyProblem
-
-GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
-METADATA = "vllm.v1.attention.backends.gdn_attn"
-CLASS = f"{GDN}:QwenGatedDeltaNetAttention"
-
-# What the plugin needs of vLLM: objects, and the parameters that they take.
-SEAMS: dict[str, tuple[str, ...]] = {
-    CLASS: ("config", "vllm_config", "prefix"),
-    f"{CLASS}.register_oot": ("name",),
-    f"{CLASS}.bind_kv_cache": ("kv_cache",),
-    f"{CLASS}.get_attn_backend": (),
-    f"{CLASS}.get_state_dtype": (),
-    f"{CLASS}.split_ba": ("ba",),
-    f"{CLASS}._forward_core": ("mixed_qkv", "b", "a", "core_attn_out"),
-    f"{CLASS}._forward_core_fused_norm_packed": ("mixed_qkvz", "ba", "core_attn_out"),
-    f"{CLASS}._rms_norm_gated_cuda": ("x", "output_gate", "out"),
-    f"{GDN}:is_conv_state_dim_first": (),
-    f"{GDN}:_encode_layer_name": (),
-    f"{GDN}:qwen_gdn_attention_core_fused_norm_packed": (
-        "mixed_qkvz", "ba", "core_attn_out", "layer_name",
-    ),
-    "vllm.forward_context:get_forward_context": (),
-    "vllm.model_executor.custom_op:op_registry_oot": (),
-    "vllm.model_executor.layers.mamba.checkpoint:MambaPrefillCheckpointMetadata": (
-        "checkpoint_offsets", "state_indices",
-    ),
-    f"{METADATA}:GDNAttentionBackend.supports_batch_invariance": (),
-    f"{METADATA}:GDNAttentionMetadata": (
-        "num_prefills", "num_decode_tokens", "num_spec_decodes", "num_actual_tokens", "checkpoint",
-        "spec_query_start_loc", "spec_state_indices_tensor", "non_spec_state_indices_tensor", "spec_sequence_masks",
-        "spec_token_indx", "non_spec_token_indx", "num_accepted_tokens", "prefill_query_start_loc",
-        "prefill_state_indices", "prefill_has_initial_state", "nums_dict", "num_prefill_tokens",
-    ),
-    "vllm.envs:VLLM_BATCH_INVARIANT": (),
-    "vllm.platforms:current_platform": (),
-}  # fmt: skip
-# What it reads of a layer, set by the class's __init__.
-ATTRIBUTES = (
-    "A_log", "_checkpoint_alignment", "_forward_method", "activation", "conv1d",
-    "conv_kernel_size", "dt_bias", "enable_fused_gdn_spec_decode",
-    "gqa_interleaved_layout", "head_k_dim", "head_v_dim", "in_proj_ba", "in_proj_qkvz", "key_dim",
-    "kv_cache", "layer_norm_epsilon", "model_config", "norm", "num_k_heads", "num_spec",
-    "num_v_heads", "out_proj", "prefix", "tp_size", "value_dim", "vllm_config",
-)  # fmt: skip
 
 NULL_BLOCK = 0  # the slot of rows of padding
 CHUNK = 64  # what the tokens in front of a state inside a prefill are a multiple of
@@ -73,12 +27,18 @@ class VllmLayer(Layer):
     output_norm: str = "none"  # what is behind the recurrence, in its launch
     norm_weight_dtype: str = "f32"
     keeps_states: bool = False  # inside a prefill, for prefix caching
+    verifies: bool = True  # drafts, where there are any
 
     @property
     def norm(self) -> dict[str, Any]:
         if self.output_norm == "none":
             return {}
         return {"output_norm": self.output_norm, "norm_weight_dtype": self.norm_weight_dtype}
+
+    @property
+    def decay_shape(self) -> tuple[int, ...]:
+        """Of the decays of a token."""
+        return (self.v_heads,) if self.decay == "head" else (self.v_heads, self.key_dim)
 
     @property
     def decodes_in_one_launch(self) -> bool:
@@ -103,7 +63,7 @@ def problems(layer: VllmLayer) -> dict[str, Problem[Any]]:
     else:
         found["decode"] = decode
         found["conv_decode"] = ConvProblem(**layer.conv)
-    if layer.drafts > 0:
+    if layer.drafts > 0 and layer.verifies:
         found["conv_verify"] = ConvProblem(**layer.conv, varlen=True, from_accepted=True)
         found["verify"] = VerifyProblem(
             **layer.heads, **layer.gates, **layer.states, **layer.norm, varlen=True,
@@ -137,7 +97,7 @@ class Step:
 
     tokens: int
     kinds: tuple[str, ...]
-    decoded: int = 0  # so many tokens in front
+    decoded: int = 0  # so many tokens, in front of those that are prefilled
     slots_decoded: Any = None
     slots: Any = None  # of what is prefilled
     bounds: Any = None
@@ -150,14 +110,14 @@ class Step:
 
     @classmethod
     def of(cls, m: Any) -> Step:
-        step = cls(tokens=m.num_actual_tokens, kinds=())
-        if m.spec_sequence_masks is not None:
+        step = cls(tokens=m.num_actual_tokens, kinds=(), decoded=m.num_decode_tokens)
+        if m.num_spec_decodes > 0:
             step._verify(m)
-        else:
-            step.decoded = m.num_decode_tokens if m.num_prefills > 0 else step.tokens
-            if step.decoded > 0:
-                step.kinds += ("decode",)
-                step.slots_decoded = m.non_spec_state_indices_tensor[: step.decoded]
+        elif m.num_prefills == 0:
+            step.decoded = step.tokens  # with padding
+        if step.decoded > 0:
+            step.kinds += ("decode",)
+            step.slots_decoded = m.non_spec_state_indices_tensor[: step.decoded]
         if m.num_prefills > 0:
             step._prefill(m)
         return step
@@ -168,21 +128,37 @@ class Step:
         bounds = m.spec_query_start_loc[: count + 1]
         self.kinds += ("verify",)
         self.verified = (slots, slots[:, 0], m.num_accepted_tokens[:count], bounds)
-        if m.num_prefills > 0:
+        others = m.num_prefill_tokens + m.num_decode_tokens
+        if others == 0:
+            return
+        first = getattr(m, "spec_token_start", None)
+        if first is None:
             self.drafts, self.others = m.spec_token_indx, m.non_spec_token_indx
+        else:  # both lie together
+            behind = m.non_spec_token_start
+            self.drafts = slice(first, first + m.num_spec_decode_tokens)
+            self.others = slice(behind, behind + others)
 
     def _prefill(self, m: Any) -> None:
-        count = m.num_prefills
-        self.bounds = m.prefill_query_start_loc[: count + 1]
-        self.slots = m.prefill_state_indices[:count]
-        self.has_state = m.prefill_has_initial_state[:count]
+        count, front = m.num_prefills, m.num_decodes
+        rows = slice(front, front + count)
+        if m.prefill_query_start_loc is not None:
+            self.bounds = m.prefill_query_start_loc[: count + 1]
+            self.slots = m.prefill_state_indices[:count]
+            self.has_state = m.prefill_has_initial_state[:count]
+        else:  # Kimi-K3's are of the decodes in front, too
+            self.bounds = m.non_spec_query_start_loc[front : front + count + 1]
+            if front > 0:
+                self.bounds = self.bounds - m.num_decode_tokens
+            self.slots = m.non_spec_state_indices_tensor[rows]
+            self.has_state = m.has_initial_state[rows]
         if m.nums_dict is not None:  # of each sequence its blocks of 8 tokens, on the host
             blocks = int(m.nums_dict[8]["nums"].max())
             self.longest = max(1, min(8 * blocks, m.num_prefill_tokens))
         self.kinds += ("prefill",)
-        if m.checkpoint is not None:  # decodes are in front there
-            rows = (m.checkpoint.checkpoint_offsets, m.checkpoint.state_indices)
-            self.kept = tuple(row[-count:, None] for row in rows)
+        if m.checkpoint is not None:  # of the decodes in front, too
+            kept = (m.checkpoint.checkpoint_offsets, m.checkpoint.state_indices)
+            self.kept = tuple(row[rows, None] for row in kept)
 
 
 def step_of(m: Any) -> Step:
