@@ -196,8 +196,8 @@ const std::vector<std::string>& engine_names();
 //   dtype         the model's; what an engine has in f32 stays f32
 //
 // All other switches change the fields of their forms, whatever the engine has there.  Errors as
-// above, and kInvalidArgument: an engine that is not known, or a model with Kimi Delta Attention,
-// which no adapter takes yet.
+// above, and kInvalidArgument: an engine that is not known, or that has no place for the model's
+// layers (of Kimi Delta Attention vLLM alone has).
 Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_json, int tp,
                                                        std::string_view engine,
                                                        const ModelOptions& options = {});

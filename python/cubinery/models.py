@@ -110,8 +110,8 @@ def problems_for_engine(
         LeftOutWarning: forms that the model cannot have, which the result does not hold.
 
     Raises:
-        InvalidArgumentError: as problems_for_model(), and for an engine that is not known, or a
-            model with Kimi Delta Attention, which no adapter takes yet.
+        InvalidArgumentError: as problems_for_model(), and for an engine that is not known, or that
+            has no place for the model's layers (of Kimi Delta Attention vLLM alone has).
         CacheIOError: the file cannot be read.
     """
     if not isinstance(engine, str):

@@ -144,6 +144,49 @@ def test_what_plugins_launch_is_what_is_listed(kernels, cache_dir, engine, model
     assert ("decode_with_conv" in forms) == (arch == "sm_90a")
 
 
+def kda_layers_of(model: str, tp: int, drafts: int, context: cubinery.Context) -> dict[str, Any]:
+    """The same of a model with Kimi Delta Attention, of vLLM."""
+    plugin = importlib.import_module("cubinery.plugins._vllm_layer")
+    plain = cubinery.problems_for_model(MODELS / model, tp=tp).decode
+    layer = plugin.VllmLayer(
+        k_heads=plain.v_heads, v_heads=plain.v_heads, key_dim=128, value_dim=128, dtype="bf16",
+        a_log_dtype="f32", dt_bias_dtype="f32", state_dtype="f32", conv_width=4,
+        conv_weight_dtype="f32", conv_state_dtype="bf16", conv_state_layout="channels",
+        decay="channel", gate_mode=plain.gate_mode, drafts=drafts,
+        output_norm="sigmoid_gated_rms", norm_weight_dtype="bf16",
+    )  # fmt: skip
+    layers = [layer]
+    if plain.gate_mode == "lower_bound":
+        layers.append(dataclasses.replace(layer, keeps_states=True))
+    found: dict[str, Any] = {}
+    for each in layers:
+        found.update(plugin.problems(plugin.supported(context, each)))
+    return found
+
+
+@pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 4)])
+@pytest.mark.parametrize("drafts", [0, 3])
+@pytest.mark.parametrize("model", ["Kimi-Linear-48B-A3B-Instruct", "GLM-5.3-Flash", "Kimi-K3"])
+def test_what_the_plugin_launches_of_kda_is_what_is_listed(
+    kernels, cache_dir, model, drafts, arch, tp
+):
+    context = cubinery.Context(-1, arch=arch, cache_dir=str(cache_dir))
+    problems = kda_layers_of(model, tp, drafts, context)
+    forms = cubinery.problems_for_engine(
+        MODELS / model, "vllm", tp=tp, draft_tokens=drafts + 1, arch=arch
+    )
+    check_forms(kernels, forms, problems)
+    assert "decode_with_conv" in forms  # as many heads of k as of v: on every GPU
+    assert ("prefill_kept" in forms) == (model != "Kimi-Linear-48B-A3B-Instruct")
+
+
+def test_layers_that_no_plugin_takes_are_refused():
+    with pytest.raises(cubinery.InvalidArgumentError, match="accepted with it: vllm, no engine"):
+        cubinery.problems_for_engine(MODELS / "Kimi-K3", "fla", tp=8)
+    with pytest.raises(cubinery.InvalidArgumentError, match="accepted with it: no engine"):
+        cubinery.problems_for_engine(MODELS / "Ling-3.0-Flash", "vllm")
+
+
 def check_forms(kernels: Any, forms: dict[str, Any], problems: dict[str, Any]) -> None:
     """Each form of a plugin has the kernels that the list has under its name, and all are there."""
     if "conv_decode" not in problems:

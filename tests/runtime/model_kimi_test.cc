@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "cubinery/gdn.h"
@@ -249,13 +250,50 @@ TEST_CASE("HeadsOfKimiLayersAreDividedAmongGpus", "[cpu]") {
   CHECK(gdn::problems_for_model(config_of("Kimi-K3"), 32)->decode.heads.k == 3);
 }
 
-TEST_CASE("EnginesAreRefusedModelsWithKimiLayers", "[cpu]") {
-  for (const std::string& engine : gdn::engine_names()) {
-    const auto problems = gdn::problems_for_engine(config_of("Kimi-K3"), 8, engine);
+TEST_CASE("EnginesAreRefusedModelsWhoseKimiLayersNothingTakes", "[cpu]") {
+  const auto refused = [](const char* model, const std::string& engine) {
+    const auto problems = gdn::problems_for_engine(config_of(model), 8, engine);
     REQUIRE_FALSE(problems);
     CHECK(problems.error().code() == Code::kInvalidArgument);
-    CHECK(problems.error().message().starts_with("engine = " + engine + ": nothing of "));
-    CHECK(problems.error().message().find("Kimi Delta Attention") != std::string_view::npos);
+    return std::string(problems.error().message());
+  };
+  CHECK(refused("Kimi-K3", "fla") ==
+        "engine = fla: no plugin takes the model's layers of Kimi Delta Attention there; accepted "
+        "with it: vllm, no engine");
+  CHECK(refused("Ling-3.0-Flash", "vllm").ends_with("accepted with it: no engine"));
+}
+
+TEST_CASE("ThePluginLaunchesTheFormsOfKimiLayers", "[cpu]") {
+  for (const char* model : {"Kimi-Linear-48B-A3B-Instruct", "Kimi-K3", "GLM-5.3-Flash"}) {
+    INFO(model);
+    const gdn::ModelProblems expected =
+        gdn::problems_for_model(config_of(model), 4, {.switches = {{"output_norm", "auto"}}})
+            .value();
+    const auto problems = gdn::problems_for_engine(config_of(model), 4, "vllm").value();
+    std::vector<std::string> forms;
+    for (const gdn::EngineProblem& one : problems) {
+      forms.push_back(one.form);
+      if (const auto* prefill = std::get_if<gdn::PrefillProblem>(&one.problem)) {
+        gdn::PrefillProblem plain = *prefill;
+        plain.checkpoints = gdn::Checkpoints::kNone;
+        CHECK(plain.to_json() == expected.prefill.to_json());
+      }
+      if (one.form == "conv") {
+        CHECK(std::get<gdn::ConvProblem>(one.problem).to_json() == expected.conv.to_json());
+      }
+      if (one.form == "decode") {
+        const auto& decode = std::get<gdn::DecodeProblem>(one.problem);
+        CHECK(decode.output_norm == gdn::OutputNorm::kSigmoidGatedRms);
+        CHECK(decode.norm_weight_dtype == DType::kBF16);
+      }
+    }
+    std::vector<std::string> listed{
+        "conv", "prefill", "decode_with_conv", "conv_decode", "decode", "conv_verify", "verify"};
+    if (expected.prefill.inputs.gate_mode == kBounded) {
+      listed.insert(listed.begin() + 2, {"conv_kept", "prefill_kept"});
+    }
+    CHECK(forms == listed);
+    CHECK(gdn::left_out(problems).empty());
   }
 }
 

@@ -4,7 +4,7 @@ namespace cubinery::gdn {
 namespace {
 
 constexpr std::array kEngines{
-    Engine{"vllm", "auto", "auto", "qwen3_next"},
+    Engine{"vllm", "auto", "auto", "qwen3_next", Family::kLing},
     Engine{"sglang"},
     Engine{"transformers", "f32"},
     Engine{"fla", "f32"},
@@ -35,8 +35,12 @@ constexpr std::string_view kChannels = "state_layout=channels";
 constexpr std::string_view kNorm = "output_norm=@ norm_weight_dtype=@dtype";
 
 constexpr std::string_view kSame;
+constexpr std::string_view kNothing;
 constexpr bool kDrafts = true;
 constexpr std::string_view kWithConv = "decode_with_conv";
+constexpr FormLayers kKimi = FormLayers::kKimi;
+constexpr FormLayers kBounded = FormLayers::kBoundedKimi;
+constexpr FormLayers kAll = FormLayers::kAll;
 
 constexpr std::array kForms{
     // The plugin.
@@ -44,11 +48,19 @@ constexpr std::array kForms{
     EngineForm{"vllm", "prefill", "prefill", kGiven},
     EngineForm{"vllm", "conv_kept", "conv", kMakes, "state_layout=channels checkpoints=at"},
     EngineForm{"vllm", "prefill_kept", "prefill", kGiven, "checkpoints=at"},
-    EngineForm{"vllm", "decode_with_conv", kWithConv, kNorm, "conv_state_layout=channels"},
-    EngineForm{"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv},
-    EngineForm{"vllm", "decode", "decode", kNorm, kSame, false, kWithConv},
-    EngineForm{"vllm", "conv_verify", "conv_verify", kSame, kChannels, kDrafts},
-    EngineForm{"vllm", "verify", "verify", kNorm, kSame, kDrafts},
+    // A prefill with a row of decays for each token reads gates as they are.  vLLM keeps states
+    // inside one where FlashKDA does, which needs a bound.
+    EngineForm{"vllm", "conv", "conv", kSame, kChannels, false, kNothing, kKimi},
+    EngineForm{"vllm", "prefill", "prefill", kSame, kSame, false, kNothing, kKimi},
+    EngineForm{"vllm", "conv_kept", "conv", "checkpoints=at", kChannels, false, kNothing, kBounded},
+    EngineForm{"vllm", "prefill_kept", "prefill", "checkpoints=at", kSame, false, kNothing,
+               kBounded},
+    EngineForm{"vllm", "decode_with_conv", kWithConv, kNorm, "conv_state_layout=channels", false,
+               kNothing, kAll},
+    EngineForm{"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv, kAll},
+    EngineForm{"vllm", "decode", "decode", kNorm, kSame, false, kWithConv, kAll},
+    EngineForm{"vllm", "conv_verify", "conv_verify", kSame, kChannels, kDrafts, kNothing, kAll},
+    EngineForm{"vllm", "verify", "verify", kNorm, kSame, kDrafts, kNothing, kAll},
     // cubinery.compat.vllm.  Prefills have copies of the states.
     EngineForm{"vllm", "functions.conv", "conv", "split_qkv=false", kChannels},
     EngineForm{"vllm", "functions.prefill", "prefill", kGiven,

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string_view>
+
+#include "runtime/gdn/shared/model_types.h"
 
 namespace cubinery::gdn {
 
@@ -18,6 +21,16 @@ struct Engine {
   // A model_type whose states have the model's dtype whatever it says, and whose norm is alone; or
   // kEveryModel.
   std::string_view apart{};
+  // Models with Kimi Delta Attention that it serves by its own kernels alone.
+  std::optional<Family> left{};
+};
+
+// Which layers a form is of.
+enum class FormLayers {
+  kGatedDeltaNet,
+  kKimi,         // Kimi Delta Attention
+  kBoundedKimi,  // with a lower bound of the gate
+  kAll,
 };
 
 // One problem.  Persistent: names are those of Python and the command line.
@@ -31,6 +44,7 @@ struct EngineForm {
   std::string_view more{};        // set behind these
   bool is_of_drafts = false;      // left out where there are none
   std::string_view instead_of{};  // a form without kernels on some GPUs: there this one is launched
+  FormLayers layers = FormLayers::kGatedDeltaNet;
 };
 
 inline constexpr std::string_view kOfFunctions = "functions.";

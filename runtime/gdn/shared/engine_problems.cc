@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "codegen/nearest.h"
 #include "codegen/read_json.h"
@@ -17,6 +20,7 @@
 #include "runtime/gdn/shared/model_forms.h"
 #include "runtime/gdn/shared/model_layers.h"
 #include "runtime/gdn/shared/model_switches.h"
+#include "runtime/gdn/shared/model_types.h"
 #include "runtime/gdn/shared/problem_check.h"
 
 namespace cubinery::gdn {
@@ -29,6 +33,39 @@ Result<Engine> find_engine(std::string_view name) {
   return invalid_config(fmt::format("engine = {}; accepted: {}{}", excerpt(name),
                                     fmt::join(engine_names(), ", "),
                                     did_you_mean(std::string(name), engine_names())));
+}
+
+bool is_of(FormLayers layers, const ModelLayers& model) {
+  if (layers == FormLayers::kAll) return true;
+  if (model.decay == Decay::kHead) return layers == FormLayers::kGatedDeltaNet;
+  return layers == FormLayers::kKimi ||
+         (layers == FormLayers::kBoundedKimi && model.gate_mode == GateMode::kLowerBound);
+}
+
+bool is_of(const EngineForm& form, const Engine& engine, const ModelLayers& model) {
+  return form.engine == engine.name && is_of(form.layers, model);
+}
+
+// Whether cubinery has a place in the engine for layers of the model.
+bool serves(const Engine& engine, const ModelLayers& model) {
+  const ModelType* type = find_model_type(model.type);
+  if (type != nullptr && engine.left == type->family) return false;
+  const std::span<const EngineForm> forms = engine_forms();
+  return std::any_of(forms.begin(), forms.end(),
+                     [&](const EngineForm& form) { return is_of(form, engine, model); });
+}
+
+Status check_is_served(const ModelLayers& model, const Engine& engine) {
+  if (serves(engine, model)) return {};
+  std::vector<std::string_view> accepted;
+  for (const Engine& other : known_engines()) {
+    if (serves(other, model)) accepted.push_back(other.name);
+  }
+  accepted.push_back("no engine");
+  return invalid_config(
+      fmt::format("engine = {}: no plugin takes the model's layers of Kimi Delta Attention there; "
+                  "accepted with it: {}",
+                  engine.name, fmt::join(accepted, ", ")));
 }
 
 // What the engine decides of the model, where the caller has not.
@@ -139,12 +176,7 @@ Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_j
   if (!root) return root.error().clone();
   const Result<ModelLayers> layers = read_model_layers(*root, options);
   if (!layers) return layers.error().clone();
-  if (layers->decay == Decay::kChannel) {
-    return invalid_config(
-        fmt::format("engine = {}: nothing of cubinery.compat and no plugin takes its layers of "
-                    "Kimi Delta Attention yet; accepted: such a model without an engine",
-                    engine));
-  }
+  CUBINERY_RETURN_IF_ERROR(check_is_served(*layers, *found));
   ModelOptions decided = options;
   add_rules(*layers, *found, &decided.switches);
   const bool has_drafts = takes_drafts(&decided.switches);
@@ -155,7 +187,7 @@ Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_j
   for (const std::string_view name : kReadWithTheModel) own.erase(std::string(name));
   std::vector<EngineProblem> problems;
   for (const EngineForm& form : engine_forms()) {
-    if (form.engine != engine || (form.is_of_drafts && !has_drafts)) continue;
+    if (!is_of(form, *found, *layers) || (form.is_of_drafts && !has_drafts)) continue;
     if (form.name.starts_with(kOfFunctions) && !options.functions) continue;
     Result<EngineProblem> problem = problem_of(form, *model, decode, own);
     if (!problem) return std::move(problem).error();
