@@ -317,15 +317,19 @@ class Engine:
         self.metadata = {"l": m}
         return m
 
-    def run_kda(self, layer, tokens, more=3, **fields):
-        """The same of a layer of Kimi Delta Attention, whose inputs are parts of projections."""
+    def run_kda(self, layer, tokens, more=3, given=None, **fields):
+        """The same of a layer of Kimi Delta Attention, whose inputs are parts of projections: x with
+        beta behind it, decays and gates of the norm."""
         names = K3_FIELDS if "K3" in type(layer).__name__ else FIELDS
         m = self._hand_over(tokens, names, fields)
         self.launches.clear()
         rows, bf16 = tokens + more, self.torch.bfloat16
-        projected = self.torch.zeros((rows, KDA_CHANNELS + V_HEADS + DIM), dtype=bf16)
-        x, beta = projected[:, :KDA_CHANNELS], projected[:, KDA_CHANNELS : KDA_CHANNELS + V_HEADS]
-        g1, g2, out = (self.torch.zeros((rows, V_HEADS, DIM), dtype=bf16) for _ in range(3))
+        if given is None:
+            given = [self.torch.zeros((rows, KDA_CHANNELS + V_HEADS), dtype=bf16)]
+            given += [self.torch.zeros((rows, V_HEADS, DIM), dtype=bf16) for _ in range(2)]
+        projected, g1, g2 = given
+        x, beta = projected[:, :KDA_CHANNELS], projected[:, KDA_CHANNELS:]
+        out = self.torch.zeros((rows, V_HEADS, DIM), dtype=bf16)
         if hasattr(layer, "q_conv1d"):
             layer._forward(qkv_proj_states=x, g1=g1[None], beta=beta[None], core_attn_out=out[None])
         else:

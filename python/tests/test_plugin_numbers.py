@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import recurrence
 from cubinery import Conv, Decode, Prefill, Verify
-from cubinery.plugins import _common
+from cubinery.plugins import _common, _vllm_gdn
 from fake_vllm import CHANNELS, DIM, K_HEADS, SLOTS, V_HEADS, WIDTH, Engine
 
 KEYS = K_HEADS * DIM
@@ -26,9 +26,10 @@ def arrays_of(given):
     return made
 
 
-def normed(o, z, weight):
+def normed(o, z, weight, kind="gated_rms"):
     scaled = o / np.sqrt((o * o).mean(-1, keepdims=True) + EPS)
-    return scaled * weight * (z * recurrence.sigmoid(z))
+    gate = recurrence.sigmoid(z)
+    return scaled * weight * (z * gate if kind == "gated_rms" else gate)
 
 
 def sizes(problem):
@@ -43,7 +44,7 @@ def play_conv(problem, given):
 
 
 def modes(problem):
-    names = ("gate_mode", "beta_mode", "use_qk_l2norm", "state_layout")
+    names = ("decay", "gate_mode", "beta_mode", "use_qk_l2norm", "state_layout")
     return {name: getattr(problem, name) for name in names}
 
 
@@ -64,7 +65,7 @@ def play_step(step, problem, given, **more):
     step(**given, **modes(problem), **more)
     if z is not None:
         wrote = (given["out"] != before).any((-1, -2))
-        given["out"][wrote] = normed(given["out"], z, weight)[wrote]
+        given["out"][wrote] = normed(given["out"], z, weight, problem.output_norm)[wrote]
 
 
 def play_prefill(problem, given):
@@ -109,16 +110,21 @@ class Requests:
         self.engine, self.layer, self.packed = engine, layer, packed
         self.random = np.random.default_rng(3)
         for tensor, size in (
-            (layer.conv1d.weight, 0.5), (layer.A_log, 0.3), (layer.dt_bias, 1), (layer.norm.weight, 1),
-            (layer.kv_cache[0], 1), (layer.kv_cache[1], 1),
+            (layer.conv1d.weight, 0.5), (layer.A_log, 0.3), (layer.dt_bias, 1),
+            (self.norm_of_layer(), 1), (layer.kv_cache[0], 1), (layer.kv_cache[1], 1),
         ):  # fmt: skip
             tensor.array[...] = size * self.random.standard_normal(tensor.shape)
-        layer._rms_norm_gated_cuda = self._norm
         self.inputs = {name: self.data(40) for name in "ABC"}
         self.done = dict.fromkeys("ABC", 0)
         self.got = {name: [] for name in "ABC"}
 
+    def norm_of_layer(self):
+        """The weight of vLLM's norm, which is played, too."""
+        self.layer._rms_norm_gated_cuda = self._norm
+        return self.layer.norm.weight
+
     def data(self, tokens):
+        """Inputs of a layer, rows for each token."""
         width = CHANNELS + V_HEADS * DIM
         rows = self.random.standard_normal((tokens, width + 2 * V_HEADS))
         return rows[:, :width].astype(np.float32), rows[:, width:].astype(np.float32)
@@ -138,14 +144,18 @@ class Requests:
         if put is not None:
             rows = [np.insert(each, put, new, 0) for each, new in zip(rows, self.data(1))]
             owners.insert(put, None)
-        nothing = [np.full((3, each.shape[1]), np.nan, np.float32) for each in rows]
+        nothing = [np.full((3, *each.shape[1:]), np.nan, np.float32) for each in rows]
         bf16 = self.engine.torch.bfloat16
-        qkvz, ba = (fake_torch.tensor(np.concatenate(each), bf16) for each in zip(rows, nothing))
-        ran = self.engine.run(self.layer, len(owners), self.packed, qkvz=qkvz, ba=ba, **fields)
+        given = [fake_torch.tensor(np.concatenate(each), bf16) for each in zip(rows, nothing)]
+        ran = self.ask(len(owners), given, fields)
         assert not ran.out.array[len(owners) :].any()
         for owner, row in zip(owners, ran.out.array):
             if owner is not None:
                 self.got[owner].append(row)
+
+    def ask(self, count, given, fields):
+        qkvz, ba = given
+        return self.engine.run(self.layer, count, self.packed, qkvz=qkvz, ba=ba, **fields)
 
     def truth(self, name):
         qkvz, ba = (each[: self.done[name]].astype(np.float64) for each in self.inputs[name])
@@ -171,6 +181,8 @@ class Requests:
     def check(self):
         for name, got in self.got.items():
             assert len(got) == self.done[name]
+            if not got:
+                continue
             np.testing.assert_allclose(got, self.truth(name), rtol=2e-3, atol=2e-3)
 
 
@@ -184,7 +196,7 @@ PROMPTS = {
     "non_spec_state_indices_tensor": [5, 9],
 }  # fmt: skip
 MIXED = {
-    "num_prefills": 2, "num_decode_tokens": 1, "num_prefill_tokens": 9,
+    "num_prefills": 2, "num_decodes": 1, "num_decode_tokens": 1, "num_prefill_tokens": 9,
     "prefill_query_start_loc": [0, 5, 9], "prefill_state_indices": [9, 11],
     "prefill_has_initial_state": flags(1, 0), "non_spec_state_indices_tensor": [5, 9, 11],
 }  # fmt: skip
@@ -247,7 +259,7 @@ def grouped(flat, widths):
 
 @pytest.mark.parametrize("few", [512, 0], ids=["gathered", "copied"])
 def test_heads_in_groups_are_put_in_order(engine, monkeypatch, few):
-    monkeypatch.setattr(engine.plugin, "_FEW", few)
+    monkeypatch.setattr(_vllm_gdn, "_FEW", few)
     layer = engine.layer(mode=0, gqa_interleaved_layout=True)
     assert layer.enable_fused_gdn_spec_decode
     bf16, given = engine.torch.bfloat16, {}
