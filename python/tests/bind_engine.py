@@ -39,17 +39,19 @@ def bind_vllm(without: str | None) -> Taken:
     interface = importlib.import_module("vllm.platforms.interface")
     names = {"_enum": interface.PlatformEnum.CUDA, "device_name": "cuda", "device_type": "cuda"}
     platforms._current_platform = type("Gpu", (interface.Platform,), names)()
+    for package in ("vllm.models.kimi_k3", "vllm.models.glm5next"):
+        bare(package)
+    places = importlib.import_module("cubinery.plugins._vllm_places")
+    layers = []
+    for place in places.PLACES:
+        module, _, name = place.path.partition(":")
+        layers.append(getattr(importlib.import_module(module), name))
     if without:
         take_away(without)
     importlib.import_module("vllm.plugins").load_general_plugins()
-    places = importlib.import_module("cubinery.plugins._vllm_places")
-    registry = importlib.import_module("vllm.model_executor.custom_op").op_registry_oot
-    for name in ("vllm.models.kimi_k3", "vllm.models.glm5next"):
-        bare(name)
-    for place in places.PLACES:
-        module, _, name = place.path.partition(":")
-        layer = getattr(importlib.import_module(module), name)
+    for layer in layers:
         layer.__new__(layer)  # as for the first layer of a model
+    registry = importlib.import_module("vllm.model_executor.custom_op").op_registry_oot
     return {place.path: registry[place.name] for place in places.PLACES if place.name in registry}
 
 
