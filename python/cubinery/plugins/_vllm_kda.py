@@ -5,7 +5,7 @@ Kimi-K3's and GLM-5.3-Flash's own.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from cubinery.plugins._vllm_core import Core
 from cubinery.plugins._vllm_layer import CHUNK, NULL_BLOCK, VllmLayer
@@ -16,7 +16,7 @@ class KdaCore(Core):
     """What the classes have in common."""
 
     # Outputs lie in memory that nobody has written.
-    _cubinery_padding = {"pad_slot_id": NULL_BLOCK, "zero_padding": True}
+    _cubinery_padding: ClassVar[dict[str, Any]] = {"pad_slot_id": NULL_BLOCK, "zero_padding": True}
 
     def _cubinery_bound(self) -> float | None:
         bound: float | None = self.gate_lower_bound
