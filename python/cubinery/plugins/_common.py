@@ -36,6 +36,10 @@ class MissingSeam(Exception):
     """An engine lacks a place that a plugin needs: the message says which."""
 
 
+class PlaceTaken(Exception):
+    """What has the place of an engine's class already: the message says it."""
+
+
 def seam(path: str, parameters: tuple[str, ...] = ()) -> Any:
     """What an engine has at "package.module:Class.method".
 
@@ -70,6 +74,18 @@ def missing(seams: Seams) -> list[str]:
         except MissingSeam as error:
             lacking.append(str(error))
     return lacking
+
+
+class Place(NamedTuple):
+    """A class of an engine's, in front of which a plugin puts one of its own."""
+
+    path: str
+    seams: Seams  # what the plugin needs of it: objects, and the parameters that they take
+    attributes: tuple[str, ...]  # what it reads of the class's objects
+
+    @property
+    def name(self) -> str:
+        return self.path.partition(":")[2]
 
 
 class Plugin:
@@ -112,24 +128,31 @@ class Plugin:
             self.log.error("%s = %r; accepted: %s.  It is off", SWITCH, self.mode, accepted)
             self.mode = "off"
             return
+        if not self._installed(seams, install):
+            self.mode = "off"
+
+    def take(self, place: Place, install: Callable[[], None]) -> None:
+        """The same with one class of the engine's; without it the others are served."""
+        self._installed(place.seams, install, place.name)
+
+    def _installed(self, seams: Seams, install: Callable[[], None], part: str = "") -> bool:
         try:
             lacking = missing(seams)
             if not lacking:
-                return install()
+                install()
+                return True
             why = f"it lacks {'; '.join(lacking)}"
+        except PlaceTaken as error:
+            why = str(error)
         except Exception as error:
             self.log.debug("cubinery's plugin", exc_info=True)
             why = f"{type(error).__name__}: {error}"
-        self.mode = "off"
-        self.not_served(why)
-
-    def not_served(self, why: str, part: str = "") -> None:
-        """Says that the engine, or that part of it, stays as it is."""
         self.log.warning(
             "cubinery does not serve %sthis %s %s: %s.  It was tried with %s; %s goes on with its "
             "own kernels", part and f"{part} of ", self.engine, self._version(), why, self.tried,
             self.engine,
         )  # fmt: skip
+        return False
 
     def _version(self) -> str:
         from importlib import metadata

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cubinery._core import version
 from cubinery._errors import Error
 from cubinery.plugins import _common
-from cubinery.plugins._common import Kernels, Plugin
+from cubinery.plugins._common import Kernels, Place, Plugin
 from cubinery.plugins._vllm_layer import (
     KINDS, NORMS, NULL_BLOCK, Pools, Step, VllmLayer, problems, step_of, supported,
 )  # fmt: skip
-from cubinery.plugins._vllm_places import METADATA, UTILS, Place
+from cubinery.plugins._vllm_places import METADATA, UTILS
 
 if TYPE_CHECKING:
     _Behind = Any

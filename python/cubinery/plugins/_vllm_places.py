@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from cubinery.plugins._common import Seams
+from cubinery.plugins._common import Place, Seams
 
 GDN = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 KIMI = "vllm.model_executor.layers.mamba.gdn.kimi_gdn_linear_attn"
@@ -14,18 +12,6 @@ BASE = "vllm.model_executor.custom_op:PluggableLayer"
 UTILS = "vllm.model_executor.layers.mamba.mamba_utils"
 METADATA = "vllm.v1.attention.backends.gdn_attn"
 BREAK = "vllm.compilation.breakable_cudagraph:eager_break_during_capture"
-
-
-class Place(NamedTuple):
-    """A class of layers."""
-
-    path: str
-    seams: Seams  # what a plugin needs of it: objects, and the parameters that they take
-    attributes: tuple[str, ...]  # what it reads of a layer, set by the class's __init__
-
-    @property
-    def name(self) -> str:
-        return self.path.partition(":")[2]
 
 
 # What layers need, whatever their class.

@@ -9,6 +9,7 @@ draft tokens are two.  States, slots, schedules and graphs stay vLLM's.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from cubinery.plugins import _common
@@ -41,32 +42,20 @@ def _install() -> None:
 
 
 def _take_place(core: type[Core]) -> None:
-    """Puts a core in front of vLLM's class, for the layers that are made from now on.  Never raises."""
-    try:
-        why = _why_not_taken(core)
-    except Exception as error:
-        plugin.log.debug("cubinery's plugin", exc_info=True)
-        why = f"{type(error).__name__}: {error}"
-    if why:
-        plugin.not_served(why, core._cubinery_place.name)
+    """Puts a core in front of vLLM's class, for the layers that are made from now on."""
+    plugin.take(core._cubinery_place, functools.partial(_put_in_front, core))
 
 
-def _why_not_taken(core: type[Core]) -> str:
-    """Takes its place.  Empty: it has."""
-    place = core._cubinery_place
-    lacking = _common.missing(place.seams)
-    if lacking:
-        return f"it lacks {'; '.join(lacking)}"
-    behind = _common.seam(place.path)
+def _put_in_front(core: type[Core]) -> None:
+    behind = _common.seam(core._cubinery_place.path)
     taken = _common.seam("vllm.model_executor.custom_op:op_registry_oot")
     if behind.__name__ in taken:
-        return f"{taken[behind.__name__]} has taken its place"
+        raise _common.PlaceTaken(f"{taken[behind.__name__]} has taken its place")
     own: dict[str, Any] = {"_cubinery_plugin": plugin, "_cubinery_vllm": core._cubinery_find()}
     for name in core._cubinery_breaks:
         own[name] = _common.seam(BREAK)(getattr(core, name))
     layer = type(f"Cubinery{behind.__name__}", (core, behind), own)
     behind.register_oot(name=behind.__name__)(layer)
-    return ""
 
 
 def _take_places_later() -> None:
