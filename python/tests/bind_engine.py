@@ -57,13 +57,19 @@ def bind_vllm(without: str | None) -> Taken:
 
 def bind_sglang(without: str | None) -> Taken:
     plugins = importlib.import_module("sglang.srt.plugins")
-    gdn = importlib.import_module("sglang.srt.layers.attention.linear.gdn_backend")
-    behind = gdn.GDNAttnBackend
+
+    def there() -> Taken:
+        found = {}
+        for path in importlib.import_module("cubinery.plugins.sglang").ATTRIBUTES:
+            module, _, name = path.partition(":")
+            found[path] = getattr(importlib.import_module(module), name)
+        return found
+
+    behind = there()
     if without:
         take_away(without)
     plugins.load_plugins()
-    taken = gdn.GDNAttnBackend
-    return {} if taken is behind else {f"{behind.__module__}:{behind.__name__}": taken}
+    return {path: cls for path, cls in there().items() if cls is not behind[path]}
 
 
 def main(engine: str, without: str | None = None) -> None:

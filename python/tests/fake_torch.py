@@ -126,6 +126,9 @@ class Tensor:
     def flatten(self, axis: int) -> Tensor:
         return self._like(self.array.reshape(*self.shape[:axis], -1))
 
+    def zero_(self) -> None:
+        self.array[...] = 0
+
     def copy_(self, other: Tensor) -> None:
         self.array[...] = other.array
 

@@ -39,8 +39,13 @@ OVERRIDDEN = {
         path: (ours, ("bind_kv_cache", "get_attn_backend", *methods))
         for path, (ours, methods) in _VLLM.items()
     },
-    "sglang": {_sglang_layer.CLASS: ("CubineryBackend", ("forward_decode", "forward_extend"))},
-}
+    "sglang": {
+        _sglang_layer.GDN.path: ("GdnBackend", ("forward_decode", "forward_extend")),
+        _sglang_layer.KDA.path: (
+            "KdaBackend", ("forward_decode", "forward_extend", "supports_prefill_graph_extend"),
+        ),
+    },
+}  # fmt: skip
 
 
 def script():

@@ -1,5 +1,5 @@
-"""SGLang's plugin in an SGLang that is not there: its modules as recorded, its metadata, its pools
-in host memory, a GPU that only writes down launches.  As test_plugin_vllm.py.
+"""SGLang's plugin in an SGLang that is not there, layers of Gated DeltaNet and of Kimi Delta
+Attention, on a GPU that only writes down launches.  As test_plugin_vllm.py.
 """
 
 from __future__ import annotations
@@ -8,190 +8,25 @@ import importlib
 import logging
 import types
 
-import fake_engine
 import fake_torch
 import numpy as np
 import pytest
-from cubinery import Conv, Decode, Prefill, UnsupportedError, Verify
+from cubinery import UnsupportedError
 from cubinery.plugins import _common
+from fake_sglang import CHANNELS, DIM, K_HEADS, V_HEADS, Engine, GDNAttnBackend, KDAAttnBackend
 
-K_HEADS, V_HEADS, DIM, WIDTH, SLOTS = 2, 4, 16, 4, 12
-CHANNELS = 2 * K_HEADS * DIM + V_HEADS * DIM
-RELEASE = "sglang-0.5.23"
-METADATA = fake_engine.record(RELEASE)["objects"][
-    "sglang.srt.layers.attention.mamba.mamba2_metadata:ForwardMetadata"
-]
+GDN, KDA, SOFTPLUS = "gdn", "kda", "kda by softplus"
+gdn = pytest.mark.parametrize("engine", [GDN], indirect=True)
+kda = pytest.mark.parametrize("engine", [KDA], indirect=True)
 
 
-class GDNAttnBackend:
-    """What the plugin sees of SGLang's class."""
-
-    def __init__(self, model_runner):
-        self.req_to_token_pool = model_runner
-        self.mis_metadata = None
-        self.verify_intermediate_state_indices = fake_torch.tensor(range(SLOTS + 1))
-        self.ran = []
-
-    def forward_decode(self, layer, forward_batch, mixed_qkv, a, b, **kwargs):
-        self.ran.append("decode")
-
-    def forward_extend(self, layer, forward_batch, mixed_qkv, a, b, **kwargs):
-        self.ran.append("extend")
-
-    def _track_mamba_state_decode(
-        self, forward_batch, conv_states, ssm_states, cache_indices, layer_id=None
-    ):
-        self.ran.append("track")
-
-    def _track_mamba_state_extend(
-        self, forward_batch, h, ssm_states, forward_metadata, track_states=None, *, h_track_buf=None
-    ):
-        self.ran.append(("track", h))
-
-
-class Engine:
-    """SGLang with the plugin, its back end and a layer."""
-
-    def __init__(self, monkeypatch, torch, context, caplog):
-        self.torch, self.context, self._caplog = torch, context, caplog
-        self.launches = []
-        self.convolved = []
-        self.deterministic = False
-        self.taken = {}
-        self.plugin = importlib.reload(importlib.import_module("cubinery.plugins.sglang"))
-        monkeypatch.setattr(_common, "logged_context", lambda device, log: context)
-        execution = lambda: types.SimpleNamespace(
-            deterministic=types.SimpleNamespace(enable_deterministic_inference=self.deterministic)
-        )
-        fake_engine.install(
-            RELEASE, monkeypatch, GDNAttnBackend=GDNAttnBackend, get_exec=execution,
-            is_cuda=lambda: True, pp_spec_stable_rows_enabled=lambda: False,
-            causal_conv1d_update=self._convolve,
-        )  # fmt: skip
-        hooks = importlib.import_module("sglang.srt.plugins.hook_registry")
-        monkeypatch.setattr(hooks.HookRegistry, "register", staticmethod(self._hook))
-        for cls in (Decode, Prefill, Verify, Conv):
-            monkeypatch.setattr(cls, "__call__", self._noted(cls.__call__))
-
-    def _hook(self, target, hook, hook_type):
-        self.taken[target] = hook
-
-    def _convolve(
-        self, x, conv_state, weight, bias=None, activation=None, conv_state_indices=None,
-        intermediate_conv_window=None, intermediate_state_indices=None,
-    ):  # fmt: skip
-        y = x.transpose(1, 2)
-        y = y.new_empty(y.shape).transpose(1, 2)
-        self.convolved.append(dict(locals()))
-        return y
-
-    def _noted(self, launch):
-        def call(operator, *places, **named):
-            names = ("x", "weight", "bias")
-            if not isinstance(operator, Conv):
-                names = ("q", "k", "v", "g", "beta")
-            self.launches.append((operator, dict(zip(names, places)) | named))
-            return launch(operator, *places, **named)
-
-        return call
-
-    @property
-    def text(self):
-        return self._caplog.text
-
-    @property
-    def forms(self):
-        made = {
-            id(operator): name
-            for kernels in self.plugin.plugin.kernels.values()
-            for name, operator in kernels.operators.items()
-        }
-        return [made[id(operator)] for operator, _ in self.launches]
-
-    def arrays(self, at):
-        return self.launches[at][1]
-
-    def pools(self, drafts):
-        torch = self.torch
-        bf16 = torch.bfloat16
-        found = {name: None for name in ("replayssm_d", "replayssm_rawv")}
-        found["conv"] = [torch.empty((SLOTS, CHANNELS, WIDTH - 1), dtype=bf16)]
-        found["temporal"] = torch.empty((SLOTS, V_HEADS, DIM, DIM), dtype=torch.float32)
-        if drafts:
-            rows = SLOTS + 1
-            found["intermediate_ssm"] = torch.empty((rows, drafts, V_HEADS, DIM, DIM))
-            # Windows of drafts overlap in memory.
-            whole = torch.empty((rows, CHANNELS, drafts + WIDTH - 2), dtype=bf16)
-            row, channel, column = whole.stride()
-            found["intermediate_conv_window"] = [
-                whole.as_strided(
-                    (rows, drafts, CHANNELS, WIDTH - 1), (row, column, channel, column)
-                )
-            ]
-        return types.SimpleNamespace(**found)
-
-    def backend(self, drafts=0):
-        self.plugin.register()
-        cache = self.pools(drafts)
-        pool = types.SimpleNamespace(mamba_map={7: 0}, mamba2_layer_cache=lambda layer_id: cache)
-        (ours,) = self.taken.values()
-        backend = ours(pool)
-        backend.cache = cache
-        backend.layer = self.layer()
-        return backend
-
-    def layer(self, activation="silu"):
-        torch = self.torch
-        return types.SimpleNamespace(
-            layer_id=7, num_q_heads=K_HEADS, num_k_heads=K_HEADS, num_v_heads=V_HEADS,
-            head_q_dim=DIM, head_k_dim=DIM, head_v_dim=DIM, bias=None, activation=activation,
-            q_dim=K_HEADS * DIM, k_dim=K_HEADS * DIM,
-            conv_weights=torch.zeros((CHANNELS, WIDTH), dtype=torch.bfloat16),
-            A_log=torch.zeros((V_HEADS,)), dt_bias=torch.zeros((V_HEADS,), dtype=torch.bfloat16),
-        )  # fmt: skip
-
-    def start(self, backend):
-        """The engine's warm-up: a first batch."""
-        self.decode(backend, [-1])
-        self.launches.clear()
-        backend.ran.clear()
-
-    def metadata(self, slots, bounds, **fields):
-        given = {each["name"]: None for each in METADATA["parameters"]} | fields
-        given["mamba_cache_indices"] = fake_torch.tensor(slots)
-        given["query_start_loc"] = fake_torch.tensor(bounds)
-        return types.SimpleNamespace(**given)
-
-    def inputs(self, tokens):
-        torch = self.torch
-        x = torch.zeros((tokens, CHANNELS), dtype=torch.bfloat16)
-        return x, *(torch.zeros((tokens, V_HEADS), dtype=torch.bfloat16) for _ in "ab")
-
-    def decode(self, backend, slots, packed=False):
-        backend.forward_metadata = self.metadata(slots, range(len(slots) + 1))
-        x, a, b = self.inputs(len(slots))
-        if packed:
-            width = CHANNELS + V_HEADS * DIM
-            qkvz = self.torch.zeros((len(slots), width), dtype=self.torch.bfloat16)
-            x = (qkvz, self.torch.zeros((len(slots), 2 * V_HEADS), dtype=self.torch.bfloat16))
-        return x, backend.forward_decode(backend.layer, None, x, a, b)
-
-    def extend(self, backend, slots, bounds, drafts=0, **fields):
-        backend.forward_metadata = self.metadata(slots, bounds, **fields)
-        x, a, b = self.inputs(bounds[-1])
-        batch = types.SimpleNamespace(
-            forward_mode=types.SimpleNamespace(is_target_verify=lambda: drafts > 0),
-            extend_prefix_lens=fake_torch.tensor([5, 0, 70, 0][: len(slots)]),
-            spec_info=types.SimpleNamespace(draft_token_num=drafts),
-        )  # fmt: skip
-        return x, backend.forward_extend(backend.layer, batch, x, a, b)
-
-
-@pytest.fixture
-def engine(monkeypatch, context, caplog):
+@pytest.fixture(params=[GDN, KDA, SOFTPLUS])
+def engine(request, monkeypatch, context, caplog):
     monkeypatch.delenv(_common.SWITCH, raising=False)
     caplog.set_level(logging.INFO)
-    return Engine(monkeypatch, fake_torch.install(monkeypatch), context, caplog)
+    torch = fake_torch.install(monkeypatch)
+    bound = -5.0 if request.param == KDA else None
+    return Engine(monkeypatch, torch, context, caplog, request.param != GDN, bound)
 
 
 def same(view, array):
@@ -207,11 +42,27 @@ def test_a_decode_is_one_launch(engine):
     assert engine.forms == ["decode"]
     given = engine.arrays(0)
     assert same(given["x"], x) and same(given["out"], out[0])
-    assert same(given["conv_state"], backend.cache.conv[0])
+    assert same(given["conv_state"], engine.windows(backend.cache.conv[0]))
     assert same(given["state"], backend.cache.temporal)
     assert given["state_indices"].array.tolist() == [5, 9, -1]
     assert given["pad_slot_id"] == -1 and given["zero_padding"]
     assert backend.ran == ["track"]
+
+
+def test_gates_have_a_row_of_each_head(engine):
+    backend = engine.backend()
+    engine.start(backend)
+    engine.decode(backend, [5, 9])
+    given, layer = engine.arrays(0), backend.layer
+    channels = (DIM,) if engine.is_kda else ()
+    assert given["g"].shape == (2, V_HEADS, *channels) and given["beta"].shape == (2, V_HEADS)
+    assert given["A_log"].shape == (V_HEADS,)
+    assert given["dt_bias"].shape == (V_HEADS, *channels)
+    for name in ("A_log", "dt_bias"):
+        assert given[name].data_ptr() == getattr(layer, name).data_ptr()
+    assert given.get("lower_bound") == engine.bound
+    problem = engine.launches[0][0].problem
+    assert problem.gate_mode == ("computed" if engine.bound is None else "lower_bound")
 
 
 def no_conv_in_decode(context, problems):
@@ -226,10 +77,14 @@ def test_a_gpu_without_clusters_has_the_convolution_in_front(engine, monkeypatch
     assert engine.forms == ["conv_decode", "decode"]
 
 
+@gdn
 def test_a_decode_of_undivided_projections(engine):
     backend = engine.backend()
     engine.start(backend)
-    (qkvz, ba), (out, z) = engine.decode(backend, [5, 9], packed=True)
+    bf16 = engine.torch.bfloat16
+    qkvz = engine.torch.zeros((2, CHANNELS + V_HEADS * DIM), dtype=bf16)
+    ba = engine.torch.zeros((2, 2 * V_HEADS), dtype=bf16)
+    _, (out, z) = engine.decode(backend, [5, 9], given=((qkvz, ba), None, None))
     given = engine.arrays(0)
     assert engine.forms == ["decode"]
     assert same(given["x"], qkvz[:, :CHANNELS])
@@ -249,9 +104,43 @@ def test_a_prefill_is_two_launches(engine):
     for given in (conv, prefill):
         assert given["cu_seqlens"].array.tolist() == [0, 5, 9, 11]
         assert given["pad_slot_id"] == -1
-    for name in ("q", "k", "v", "g", "beta"):
+    for name in ("q", "k", "v"):
         assert same(conv[name], prefill[name])
+    assert same(conv["state"], engine.windows(backend.cache.conv[0]))
     assert backend.ran == []
+
+
+def test_one_decay_is_made_by_the_convolution_and_a_row_by_the_prefill(engine):
+    backend = engine.backend()
+    engine.start(backend)
+    engine.extend(backend, [5, 9, 3], [0, 5, 9, 11])
+    conv, prefill = engine.arrays(0), engine.arrays(1)
+    if engine.is_kda:
+        assert conv.keys().isdisjoint({"a", "b", "g", "beta", "A_log", "dt_bias", "lower_bound"})
+        assert prefill["g"].shape == (11, V_HEADS, DIM) and prefill["beta"].shape == (11, V_HEADS)
+        assert prefill["A_log"].shape == (V_HEADS,) and prefill["dt_bias"].shape == (V_HEADS, DIM)
+        assert prefill.get("lower_bound") == engine.bound
+    else:
+        assert {"A_log", "dt_bias"} <= conv.keys() - prefill.keys()
+        assert same(conv["g"], prefill["g"]) and same(conv["beta"], prefill["beta"])
+
+
+def test_rows_behind_the_sequences_are_zero(engine, monkeypatch):
+    backend = engine.backend()
+    engine.start(backend)
+    new_empty = fake_torch.Tensor.new_empty
+
+    def filled(like, shape, dtype=None):
+        made = new_empty(like, shape, dtype)
+        made.array[...] = 1
+        return made
+
+    monkeypatch.setattr(fake_torch.Tensor, "new_empty", filled)
+    given = engine.inputs(16, "prefill")
+    _, out = engine.extend(backend, [5, 9], [0, 5, 11], given=given, logical_num_tokens=11)
+    prefill = engine.arrays(1)
+    assert prefill["q"].shape[0] == prefill["g"].shape[0] == prefill["beta"].shape[0] == 11
+    assert same(prefill["out"], out[0, :11]) and out.shape[1] == 16
 
 
 def test_states_for_the_radix_cache_are_those_in_front_of_chunks(engine):
@@ -263,7 +152,11 @@ def test_states_for_the_radix_cache_are_those_in_front_of_chunks(engine):
         "conv_states_mask_indices": fake_torch.tensor([11]),
         "track_ssm_h_src": fake_torch.tensor([3]),
     }
-    engine.extend(backend, [5, 9, 3], [0, 65, 129, 140], **fields)
+    given = engine.inputs(140, "prefill")
+    given[0].array[...] = np.arange(140 * CHANNELS).reshape(140, CHANNELS) % 1000
+    engine.extend(backend, [5, 9, 3], [0, 65, 129, 140], given=given, **fields)
+    windows = engine.windows(backend.cache.conv[0]).array
+    assert (windows[11] == given[0].array[:3].T).all() and not windows[:11].any()
     assert engine.forms == ["conv", "prefill_kept"]
     given = engine.arrays(1)
     assert given["checkpoint_cu_starts"].array.tolist() == [0, 2, 3, 4]
@@ -282,8 +175,9 @@ def test_drafts_are_one_launch_behind_the_engines_convolution(engine):
     x, out = engine.extend(backend, [5, 9, -1], [0, 3, 6, 9], drafts=3)
     (convolved,) = engine.convolved
     assert same(convolved["x"], x.unflatten(0, (3, 3)).transpose(1, 2))
-    assert convolved["conv_state"] is backend.cache.conv[0]
-    assert convolved["intermediate_conv_window"] is backend.cache.intermediate_conv_window[0]
+    assert same(convolved["conv_state"], engine.windows(backend.cache.conv[0]))
+    windows = engine.windows(backend.cache.intermediate_conv_window[0])
+    assert same(convolved["intermediate_conv_window"], windows)
     assert convolved["intermediate_state_indices"].array.tolist() == [0, 1, 2]
     assert engine.forms == ["verify"]
     verify = engine.arrays(0)
@@ -343,14 +237,7 @@ def test_a_graph_is_not_given_what_another_batch_made(engine):
     assert fresh.array.all() and backend.forward_metadata._cubinery[0] is made
 
 
-@pytest.mark.parametrize(
-    "change, why",
-    [
-        (lambda backend: setattr(backend, "mis_metadata", object()), "multi-item scoring"),
-        (lambda backend: setattr(backend.cache, "replayssm_d", object()), "ReplaySSM"),
-    ],
-)
-def test_what_cubinery_does_not_do_stays_with_the_engine(engine, change, why):
+def check_left(engine, change, why):
     backend = engine.backend(drafts=3)
     engine.start(backend)
     change(backend)
@@ -358,6 +245,48 @@ def test_what_cubinery_does_not_do_stays_with_the_engine(engine, change, why):
     engine.extend(backend, [5, 9], [0, 3, 6], drafts=3)
     assert engine.forms == [] and backend.ran == ["extend"] * 2
     assert engine.text.count(f"stays with SGLang's own kernels: {why}") == 1
+
+
+def test_replayssm_stays_with_the_engine(engine):
+    check_left(engine, lambda backend: setattr(backend.cache, "replayssm_d", object()), "ReplaySSM")
+
+
+@gdn
+def test_multi_item_scoring_stays_with_the_engine(engine):
+    why = "multi-item scoring"
+    check_left(engine, lambda backend: setattr(backend, "mis_metadata", object()), why)
+
+
+@kda
+def test_graphs_of_prefills_are_of_what_the_engine_does_itself(engine):
+    backend = engine.backend()
+    assert not backend.supports_prefill_graph_extend()
+    engine.start(backend)
+    backend.prefill_graph_metadata = object()
+    engine.extend(backend, [5, 9], [0, 3, 6])
+    assert engine.forms == [] and backend.ran == ["extend"]
+    assert engine.text.count("prefill stays with SGLang's own kernels: they are in") == 1
+    backend._cubinery_begun = None  # pools that the plugin does not know
+    assert backend.supports_prefill_graph_extend()
+
+
+@kda
+def test_drafts_of_several_lengths_stay_with_the_engine(engine):
+    backend = engine.backend(drafts=3)
+    engine.start(backend)
+    engine.extend(backend, [5, 9], [0, 2, 5], drafts=3, ragged_verify_layout=object())
+    assert engine.forms == [] and backend.ran == ["extend"]
+    assert "requests have different numbers of drafts" in engine.text
+
+
+@kda
+def test_states_that_another_verification_keeps_are_left_alone(engine, monkeypatch):
+    monkeypatch.setattr(KDAAttnBackend, "accept_lens_pool", object())
+    backend = engine.backend(drafts=3)
+    engine.decode(backend, [5])
+    engine.extend(backend, [5, 9], [0, 3, 6])
+    assert engine.forms == [] and backend.ran == ["decode", "extend"]
+    assert engine.text.count("a layer stays with SGLang's own kernels: states are where") == 1
 
 
 def test_trees_of_drafts_stay_with_the_engine(engine):
@@ -368,6 +297,7 @@ def test_trees_of_drafts_stay_with_the_engine(engine):
     assert engine.forms == [] and backend.ran == ["extend"]
 
 
+@gdn
 def test_a_layer_of_another_activation_is_prepared_at_its_first_call(engine):
     backend = engine.backend()
     backend.layer = engine.layer(activation=None)
@@ -380,10 +310,21 @@ def test_a_layer_of_another_activation_is_prepared_at_its_first_call(engine):
     assert backend.ran[-1] == "decode" and "hidden_act = 'gelu'" in engine.text
 
 
+@kda
+@pytest.mark.parametrize("activation", [None, "gelu"])
+def test_convolutions_of_kimi_delta_attention_have_silu(engine, activation):
+    backend = engine.backend(drafts=3)
+    backend.layer = engine.layer(activation=activation)
+    engine.start(backend)
+    assert len(engine.plugin.plugin.kernels) == 1
+    engine.extend(backend, [5, 9], [0, 3, 6], drafts=3)
+    assert engine.convolved[-1]["activation"] == "silu"
+
+
 def test_force_raises_instead(engine, monkeypatch):
     monkeypatch.setenv(_common.SWITCH, "force")
     backend = engine.backend()
-    backend.layer = engine.layer(activation="gelu")
+    backend.layer.num_q_heads = 1
     with pytest.raises(UnsupportedError, match="CUBINERY_PLUGIN=force"):
         engine.decode(backend, [5])
 
@@ -402,11 +343,53 @@ def test_off_and_a_release_without_a_seam(engine, monkeypatch):
     assert engine.taken == {} and engine.text == ""
     plugin = importlib.reload(engine.plugin)
     monkeypatch.delenv(_common.SWITCH)
-    monkeypatch.delattr(GDNAttnBackend, "forward_extend")
+    monkeypatch.delattr(GDNAttnBackend.__mro__[1], "forward_extend")
     plugin.register()
     plugin.register()
-    assert engine.taken == {}
-    assert engine.text.count("GDNAttnBackend.forward_extend") == 1
+    assert engine.taken == {} and plugin.plugin.mode == "auto"
+    for name in ("GDNAttnBackend", "KDAAttnBackend"):
+        assert engine.text.count(f"cubinery does not serve {name} of this SGLang") == 1
+        assert engine.text.count(f"{name}.forward_extend") == 1
+
+
+@gdn
+def test_a_class_without_a_seam_stays_and_the_other_is_taken(engine, monkeypatch):
+    monkeypatch.delattr(KDAAttnBackend, "supports_prefill_graph_extend")
+    engine.plugin.register()
+    assert [path.rpartition(".")[2] for path in engine.taken] == ["GDNAttnBackend"]
+    assert engine.text.count("it lacks sglang.srt") == 1
+    memory = "sglang.srt.mem_cache.memory_pool"
+    monkeypatch.delattr(importlib.import_module(memory).MambaPool, "State")
+    engine.taken.clear()
+    plugin = importlib.reload(engine.plugin)
+    plugin.register()
+    assert engine.taken == {} and plugin.plugin.mode == "off"
+
+
+@kda
+def test_a_configuration_that_is_not_known_is_no_error(engine, monkeypatch):
+    def fail(self, model_runner):
+        raise TypeError("no such configuration")
+
+    monkeypatch.setattr(engine.plugin.KdaBackend, "_cubinery_bound", fail)
+    backend = engine.backend()
+    assert engine.plugin.plugin.kernels == {}
+    engine.start(backend)
+    engine.decode(backend, [5])
+    assert engine.forms == ["decode"] and len(engine.plugin.plugin.kernels) == 1
+
+
+@kda
+def test_what_a_configuration_says_of_the_bound(engine):
+    backend = engine.backend()
+    for config, expected in (
+        (types.SimpleNamespace(kda_safe_gate=True, kda_lower_bound=-4), -4.0),  # Ling's
+        (types.SimpleNamespace(kda_safe_gate=False, kda_lower_bound=-4), None),
+        (types.SimpleNamespace(linear_attn_config={"gate_lower_bound": -5.0}), -5.0),
+        (types.SimpleNamespace(linear_attn_config={}), None),
+    ):
+        engine.config = config
+        assert backend._cubinery_bound(types.SimpleNamespace(model_config=None)) == expected
 
 
 def test_importing_the_plugins_imports_nothing_else():
@@ -421,9 +404,12 @@ def test_importing_the_plugins_imports_nothing_else():
     assert ran.stdout == "[]\n"
 
 
-def test_the_registered_class_is_found_under_its_own_name(engine):
+@gdn
+def test_the_registered_classes_are_found_under_their_own_names(engine):
     engine.plugin.register()
-    (path,) = engine.taken
-    assert path == "sglang.srt.layers.attention.linear.gdn_backend.GDNAttnBackend"
-    assert issubclass(engine.taken[path], GDNAttnBackend)
-    assert np.all([issubclass(engine.taken[path], engine.plugin.CubineryBackend)])
+    linear = "sglang.srt.layers.attention.linear"
+    assert list(engine.taken) == [
+        f"{linear}.gdn_backend.GDNAttnBackend", f"{linear}.kda_backend.KDAAttnBackend",
+    ]  # fmt: skip
+    for taken, behind in zip(engine.taken.values(), (GDNAttnBackend, KDAAttnBackend)):
+        assert issubclass(taken, engine.plugin.CubineryBackend) and issubclass(taken, behind)
