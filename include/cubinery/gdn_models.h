@@ -197,7 +197,7 @@ const std::vector<std::string>& engine_names();
 //
 // All other switches change the fields of their forms, whatever the engine has there.  Errors as
 // above, and kInvalidArgument: an engine that is not known, or that has no place for the model's
-// layers (of Kimi Delta Attention vLLM alone has).
+// layers (of Kimi Delta Attention vLLM and SGLang have).
 Result<std::vector<EngineProblem>> problems_for_engine(std::string_view config_json, int tp,
                                                        std::string_view engine,
                                                        const ModelOptions& options = {});

@@ -111,7 +111,7 @@ def problems_for_engine(
 
     Raises:
         InvalidArgumentError: as problems_for_model(), and for an engine that is not known, or that
-            has no place for the model's layers (of Kimi Delta Attention vLLM alone has).
+            has no place for the model's layers (of Kimi Delta Attention vLLM and SGLang have).
         CacheIOError: the file cannot be read.
     """
     if not isinstance(engine, str):

@@ -163,6 +163,51 @@ def sglang_functions(size: Sizes) -> None:
         )  # fmt: skip
 
 
+def sglang_kda_functions(size: Sizes) -> None:
+    """Of layers of Kimi Delta Attention: weights and biases are in f32."""
+    pool, weight, kept = states(size, SLOTS), single(size.channels, W), windows(size, W - 1, True)
+    sglang.causal_conv1d_fn(
+        half(TOTAL, size.channels).T, weight, None, conv_states=kept, query_start_loc=BOUNDS,
+        cache_indices=READ, has_initial_state=FLAGS, seq_lens_cpu=[64, TOTAL - 64],
+    )  # fmt: skip
+    own = {
+        "A_log": single(1, 1, size.value_heads, 1),
+        "dt_bias": single(size.value_heads * size.key_dim),
+        "lower_bound": -5.0,
+    }
+    for keeps in (False, True):
+        sglang.chunk_kda(
+            **qkv(size, 1, TOTAL), g=half(1, TOTAL, size.value_heads, size.key_dim),
+            beta=half(1, TOTAL, size.value_heads), **own, initial_state=pool,
+            initial_state_indices=READ, use_qk_l2norm_in_kernel=True, cu_seqlens=BOUNDS,
+            beta_is_raw=True, output_intermediate_states=keeps,
+        )  # fmt: skip
+    sglang.causal_conv1d_update(
+        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
+    )
+    sglang.fused_recurrent_kda_packed_decode(
+        half(N, size.channels), half(N, size.value_heads * size.key_dim),
+        half(N, size.value_heads), scale=None, initial_state=pool, ssm_state_indices=READ,
+        out=half(N, 1, size.value_heads, size.value_dim), use_qk_l2norm_in_kernel=True, **own,
+    )  # fmt: skip
+    sglang.causal_conv1d_update(
+        half(N, T, size.channels).swapaxes(1, 2), kept, weight, None, "silu",
+        conv_state_indices=READ, intermediate_state_indices=READ,
+        intermediate_conv_window=half(SLOTS, T, W - 1, size.channels).swapaxes(2, 3),
+    )  # fmt: skip
+    step = {
+        **{"initial_state_source": pool, "initial_state_indices": READ, "is_kda": True},
+        **{"softplus_beta": 1.0, "softplus_threshold": 20.0, "use_qk_l2norm_in_kernel": True},
+    }
+    for tree in ({}, {"retrieve_parent_token": np.zeros((N, T), np.int64)}):
+        sglang.fused_sigmoid_gating_delta_rule_update(
+            **qkv(size, 1, N * T), a=half(N * T, size.value_heads * size.key_dim),
+            b=half(1, N * T, size.value_heads), **own, **step, cu_seqlens=SPANS,
+            disable_state_update=True, cache_steps=T, intermediate_state_indices=READ,
+            intermediate_states_buffer=states(size, SLOTS, T), **tree,
+        )  # fmt: skip
+
+
 def transformers_functions(size: Sizes) -> None:
     """Of its modules; a prompt behind another one has both states."""
     weight, cache = half(size.channels, W), half(N, size.channels, W)

@@ -19,6 +19,8 @@ from fake_gpu import ROOT
 
 MODELS = ROOT / "tests" / "data" / "models"
 NEXT, DENSE = "Qwen3-Next-80B-A3B-Instruct", "Qwen3.5-27B"
+SOFTPLUS, BOUNDED = "Kimi-Linear-48B-A3B-Instruct", "GLM-5.3-Flash"
+KDA = (SOFTPLUS, BOUNDED, "Kimi-K3")
 PLUGINS = ("vllm", "sglang")
 ENGINES = (*PLUGINS, "transformers", "fla", "flashinfer", "tensorrt_llm", "tokenspeed")
 UP_TO_ANY = ("flashinfer", "tensorrt_llm", "tokenspeed")  # drafts, whatever their number
@@ -79,6 +81,10 @@ def forms_of(
 def sizes_of(engine: str, model: str, tp: int = 2) -> engine_calls.Sizes:
     config = json.loads((MODELS / model / "config.json").read_text())
     config = config.get("text_config", config)
+    if "linear_attn_config" in config:
+        size = config["linear_attn_config"]
+        heads, dim = size["num_heads"] // tp, size["head_dim"]
+        return engine_calls.Sizes(heads, heads, dim, dim, "f32")
     heads, value_heads = (config[f"linear_num_{of}_heads"] // tp for of in ("key", "value"))
     halves = engine == "tensorrt_llm" or (engine == "vllm" and model == NEXT)
     dims = config["linear_key_head_dim"], config["linear_value_head_dim"]
@@ -93,11 +99,14 @@ def check(kernels: Any, forms: dict[str, Any], launched: list[Any]) -> None:
     assert [form for key, form in listed.items() if key not in asked] == []
 
 
-@pytest.mark.parametrize("model", [NEXT, DENSE])
-@pytest.mark.parametrize("engine", ENGINES)
+CALLED = [(engine, model) for engine in ENGINES for model in (NEXT, DENSE)]
+
+
+@pytest.mark.parametrize("engine, model", [*CALLED, ("sglang", BOUNDED)])
 def test_what_functions_launch_is_what_is_listed(asked, kernels, engine, model):
     forms = forms_of(engine, model, True)
-    getattr(engine_calls, f"{engine}_functions")(sizes_of(engine, model))
+    calls = f"{engine}_kda_functions" if model in KDA else f"{engine}_functions"
+    getattr(engine_calls, calls)(sizes_of(engine, model))
     check(kernels, forms, asked.problems)
 
 
@@ -117,73 +126,47 @@ def layer_of(
         "dt_bias_dtype": "bf16", "state_dtype": size.state.replace("f16", "bf16"),
         "conv_width": 4, "conv_weight_dtype": "bf16", "conv_state_dtype": "bf16",
     }  # fmt: skip
+    if model in KDA:
+        common |= {
+            "dt_bias_dtype": "f32", "conv_weight_dtype": "f32", "decay": "channel",
+            "gate_mode": "computed" if model == SOFTPLUS else "lower_bound",
+        }  # fmt: skip
     if engine == "sglang":
         # It counts the token in front of its drafts.
         tokens = drafts + 1 if drafts else 0
-        layer = plugin.SglangLayer(**common, conv_state_layout="columns", drafts=tokens)
+        layout = "channels" if model in KDA else "columns"
+        layer = plugin.SglangLayer(**common, conv_state_layout=layout, drafts=tokens)
         decode = {"decode": plugin.problems(layer)["decode"]}
         joins = not _common.without_path(context, decode)
         return plugin.problems(dataclasses.replace(layer, joins_conv=joins))
     behind = {"output_norm": norm, "norm_weight_dtype": "bf16"} if norm else {}
     layer = plugin.VllmLayer(**common, conv_state_layout="channels", drafts=drafts, **behind)
-    with_cache = dataclasses.replace(layer, keeps_states=True)  # of prefixes
-    each = [plugin.problems(plugin.supported(context, one)) for one in (layer, with_cache)]
-    return each[0] | each[1]
+    found = plugin.problems(plugin.supported(context, layer))
+    if model != SOFTPLUS:  # whose states inside a prefill vLLM does not keep
+        with_cache = dataclasses.replace(layer, keeps_states=True)  # of prefixes
+        found |= plugin.problems(plugin.supported(context, with_cache))
+    return found
 
 
 @pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 2)])
 @pytest.mark.parametrize("drafts", [0, 3])
-@pytest.mark.parametrize("model", [NEXT, DENSE])
+@pytest.mark.parametrize("model", [NEXT, DENSE, *KDA])
 @pytest.mark.parametrize("engine", PLUGINS)
 def test_what_plugins_launch_is_what_is_listed(kernels, cache_dir, engine, model, drafts, arch, tp):
     context = cubinery.Context(-1, arch=arch, cache_dir=str(cache_dir))
-    norm = "gated_rms" if engine == "vllm" and model != NEXT else None
+    norms = {NEXT: None, DENSE: "gated_rms"}
+    norm = norms.get(model, "sigmoid_gated_rms") if engine == "vllm" else None
     problems = layer_of(engine, model, tp, drafts, norm, context)
     forms = forms_of(engine, model, False, tp, dtype="bf16", draft_tokens=drafts + 1, arch=arch)
     check_forms(kernels, forms, problems)
-    assert ("decode_with_conv" in forms) == (arch == "sm_90a")
-
-
-def kda_layers_of(model: str, tp: int, drafts: int, context: cubinery.Context) -> dict[str, Any]:
-    """The same of a model with Kimi Delta Attention, of vLLM."""
-    plugin = importlib.import_module("cubinery.plugins._vllm_layer")
-    plain = cubinery.problems_for_model(MODELS / model, tp=tp).decode
-    layer = plugin.VllmLayer(
-        k_heads=plain.v_heads, v_heads=plain.v_heads, key_dim=128, value_dim=128, dtype="bf16",
-        a_log_dtype="f32", dt_bias_dtype="f32", state_dtype="f32", conv_width=4,
-        conv_weight_dtype="f32", conv_state_dtype="bf16", conv_state_layout="channels",
-        decay="channel", gate_mode=plain.gate_mode, drafts=drafts,
-        output_norm="sigmoid_gated_rms", norm_weight_dtype="bf16",
-    )  # fmt: skip
-    layers = [layer]
-    if plain.gate_mode == "lower_bound":
-        layers.append(dataclasses.replace(layer, keeps_states=True))
-    found: dict[str, Any] = {}
-    for each in layers:
-        found.update(plugin.problems(plugin.supported(context, each)))
-    return found
-
-
-@pytest.mark.parametrize("arch, tp", [("sm_80", 2), ("sm_90a", 1), ("sm_90a", 4)])
-@pytest.mark.parametrize("drafts", [0, 3])
-@pytest.mark.parametrize("model", ["Kimi-Linear-48B-A3B-Instruct", "GLM-5.3-Flash", "Kimi-K3"])
-def test_what_the_plugin_launches_of_kda_is_what_is_listed(
-    kernels, cache_dir, model, drafts, arch, tp
-):
-    context = cubinery.Context(-1, arch=arch, cache_dir=str(cache_dir))
-    problems = kda_layers_of(model, tp, drafts, context)
-    forms = cubinery.problems_for_engine(
-        MODELS / model, "vllm", tp=tp, draft_tokens=drafts + 1, arch=arch
-    )
-    check_forms(kernels, forms, problems)
-    assert "decode_with_conv" in forms  # as many heads of k as of v: on every GPU
-    assert ("prefill_kept" in forms) == (model != "Kimi-Linear-48B-A3B-Instruct")
+    # Several value heads of a key head share its convolution in a cluster.
+    assert ("decode_with_conv" in forms) == (arch == "sm_90a" or model in KDA)
 
 
 def test_layers_that_no_plugin_takes_are_refused():
-    with pytest.raises(cubinery.InvalidArgumentError, match="accepted with it: vllm, no engine"):
+    with pytest.raises(cubinery.InvalidArgumentError, match="with it: vllm, sglang, no engine"):
         cubinery.problems_for_engine(MODELS / "Kimi-K3", "fla", tp=8)
-    with pytest.raises(cubinery.InvalidArgumentError, match="accepted with it: no engine"):
+    with pytest.raises(cubinery.InvalidArgumentError, match="accepted with it: sglang, no engine"):
         cubinery.problems_for_engine(MODELS / "Ling-3.0-Flash", "vllm")
 
 

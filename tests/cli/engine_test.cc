@@ -13,9 +13,6 @@
 namespace cubinery {
 namespace {
 
-constexpr gdn::FormLayers kGdn = gdn::FormLayers::kGatedDeltaNet;
-constexpr gdn::FormLayers kKimi = gdn::FormLayers::kKimi;
-
 std::vector<gdn::EngineProblem> listed(const std::string& engine,
                                        const gdn::ModelOptions& options = {}) {
   return gdn::problems_for_engine(read_file(kModel).value(), 2, engine, options).value();
@@ -40,12 +37,7 @@ TEST_CASE("Fields of engines' forms are fields of problems", "[cpu]") {
   for (const gdn::EngineForm& form : gdn::engine_forms()) {
     CHECK(std::count(engines.begin(), engines.end(), form.engine) == 1);
     CHECK(std::count(form_names().begin(), form_names().end(), form.of) == 1);
-    for (const gdn::FormLayers layers : {kGdn, kKimi}) {
-      const bool is_bounded = form.layers == gdn::FormLayers::kBoundedKimi && layers == kKimi;
-      if (form.layers != layers && form.layers != gdn::FormLayers::kAll && !is_bounded) continue;
-      const std::string of = layers == kKimi ? " of Kimi Delta Attention " : " ";
-      CHECK(names.insert(std::string(form.engine) + of + std::string(form.name)).second);
-    }
+    CHECK(names.insert(std::string(form.engine) + " " + std::string(form.name)).second);
     std::istringstream texts(std::string(form.fields) + " " + std::string(form.more));
     for (std::string text; texts >> text;) {
       INFO(form.engine << " " << form.name << " " << text);

@@ -259,8 +259,8 @@ TEST_CASE("EnginesAreRefusedModelsWhoseKimiLayersNothingTakes", "[cpu]") {
   };
   CHECK(refused("Kimi-K3", "fla") ==
         "engine = fla: no plugin takes the model's layers of Kimi Delta Attention there; accepted "
-        "with it: vllm, no engine");
-  CHECK(refused("Ling-3.0-Flash", "vllm").ends_with("accepted with it: no engine"));
+        "with it: vllm, sglang, no engine");
+  CHECK(refused("Ling-3.0-Flash", "vllm").ends_with("accepted with it: sglang, no engine"));
 }
 
 TEST_CASE("ThePluginLaunchesTheFormsOfKimiLayers", "[cpu]") {
@@ -295,6 +295,28 @@ TEST_CASE("ThePluginLaunchesTheFormsOfKimiLayers", "[cpu]") {
     CHECK(forms == listed);
     CHECK(gdn::left_out(problems).empty());
   }
+}
+
+TEST_CASE("EnginesGiveKimiRecurrencesWhatProjectionsGive", "[cpu]") {
+  const auto problems =
+      gdn::problems_for_engine(config_of("GLM-5.3-Flash"), 2, "sglang", {.functions = true});
+  std::vector<std::string> prefills;
+  for (const gdn::EngineProblem& one : problems.value()) {
+    INFO(one.form);
+    if (const auto* conv = std::get_if<gdn::ConvProblem>(&one.problem)) {
+      check_conv(*conv, 32);
+    } else if (const auto* prefill = std::get_if<gdn::PrefillProblem>(&one.problem)) {
+      check_recurrence(*prefill, 32, kBounded);
+      prefills.push_back(one.form);
+    } else if (const auto* verify = std::get_if<gdn::VerifyProblem>(&one.problem)) {
+      check_recurrence(*verify, 32, kBounded);
+      CHECK_FALSE(verify->from_accepted);
+    } else {
+      check_recurrence(std::get<gdn::DecodeProblem>(one.problem), 32, kBounded);
+    }
+  }
+  CHECK(prefills == std::vector<std::string>{"prefill", "prefill_kept", "functions.prefill",
+                                             "functions.prefill_kept"});
 }
 
 }  // namespace

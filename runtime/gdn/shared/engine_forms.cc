@@ -35,32 +35,27 @@ constexpr std::string_view kChannels = "state_layout=channels";
 constexpr std::string_view kNorm = "output_norm=@ norm_weight_dtype=@dtype";
 
 constexpr std::string_view kSame;
-constexpr std::string_view kNothing;
 constexpr bool kDrafts = true;
 constexpr std::string_view kWithConv = "decode_with_conv";
-constexpr FormLayers kKimi = FormLayers::kKimi;
-constexpr FormLayers kBounded = FormLayers::kBoundedKimi;
-constexpr FormLayers kAll = FormLayers::kAll;
+
+constexpr EngineForm of_kimi(EngineForm form, OfKimi which = OfKimi::kAlways) {
+  form.of_kimi = which;
+  return form;
+}
 
 constexpr std::array kForms{
-    // The plugin.
-    EngineForm{"vllm", "conv", "conv", kMakes, kChannels},
-    EngineForm{"vllm", "prefill", "prefill", kGiven},
-    EngineForm{"vllm", "conv_kept", "conv", kMakes, "state_layout=channels checkpoints=at"},
-    EngineForm{"vllm", "prefill_kept", "prefill", kGiven, "checkpoints=at"},
-    // A prefill with a row of decays for each token reads gates as they are.  vLLM keeps states
-    // inside one where FlashKDA does, which needs a bound.
-    EngineForm{"vllm", "conv", "conv", kSame, kChannels, false, kNothing, kKimi},
-    EngineForm{"vllm", "prefill", "prefill", kSame, kSame, false, kNothing, kKimi},
-    EngineForm{"vllm", "conv_kept", "conv", "checkpoints=at", kChannels, false, kNothing, kBounded},
-    EngineForm{"vllm", "prefill_kept", "prefill", "checkpoints=at", kSame, false, kNothing,
-               kBounded},
-    EngineForm{"vllm", "decode_with_conv", kWithConv, kNorm, "conv_state_layout=channels", false,
-               kNothing, kAll},
-    EngineForm{"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv, kAll},
-    EngineForm{"vllm", "decode", "decode", kNorm, kSame, false, kWithConv, kAll},
-    EngineForm{"vllm", "conv_verify", "conv_verify", kSame, kChannels, kDrafts, kNothing, kAll},
-    EngineForm{"vllm", "verify", "verify", kNorm, kSame, kDrafts, kNothing, kAll},
+    // The plugin.  vLLM keeps states inside a prefill of Kimi Delta Attention where FlashKDA does,
+    // which needs a bound.
+    of_kimi({"vllm", "conv", "conv", kMakes, kChannels}),
+    of_kimi({"vllm", "prefill", "prefill", kGiven}),
+    of_kimi({"vllm", "conv_kept", "conv", kMakes, "state_layout=channels checkpoints=at"},
+            OfKimi::kBounded),
+    of_kimi({"vllm", "prefill_kept", "prefill", kGiven, "checkpoints=at"}, OfKimi::kBounded),
+    of_kimi({"vllm", "decode_with_conv", kWithConv, "conv_state_layout=channels", kNorm}),
+    of_kimi({"vllm", "conv_decode", "conv_decode", kSame, kChannels, false, kWithConv}),
+    of_kimi({"vllm", "decode", "decode", kSame, kNorm, false, kWithConv}),
+    of_kimi({"vllm", "conv_verify", "conv_verify", kSame, kChannels, kDrafts}),
+    of_kimi({"vllm", "verify", "verify", kSame, kNorm, kDrafts}),
     // cubinery.compat.vllm.  Prefills have copies of the states.
     EngineForm{"vllm", "functions.conv", "conv", "split_qkv=false", kChannels},
     EngineForm{"vllm", "functions.prefill", "prefill", kGiven,
@@ -74,23 +69,23 @@ constexpr std::array kForms{
     EngineForm{"vllm", "functions.verify", "verify", "output_norm=none", kSame, kDrafts},
 
     // The plugin.  Drafts are convolved by SGLang.
-    EngineForm{"sglang", "conv", "conv", kMakes},
-    EngineForm{"sglang", "prefill", "prefill", kGiven},
-    EngineForm{"sglang", "prefill_kept", "prefill", kGiven, "checkpoints=before"},
-    EngineForm{"sglang", "decode_with_conv", kWithConv, kSame},
-    EngineForm{"sglang", "conv_decode", "conv_decode", kSame, kSame, false, kWithConv},
-    EngineForm{"sglang", "decode", "decode", kSame, kSame, false, kWithConv},
-    EngineForm{"sglang", "verify", "verify", "from_accepted=false varlen=false", kSame, kDrafts},
+    of_kimi({"sglang", "conv", "conv", kMakes}),
+    of_kimi({"sglang", "prefill", "prefill", kGiven}),
+    of_kimi({"sglang", "prefill_kept", "prefill", kGiven, "checkpoints=before"}),
+    of_kimi({"sglang", "decode_with_conv", kWithConv, kSame}),
+    of_kimi({"sglang", "conv_decode", "conv_decode", kSame, kSame, false, kWithConv}),
+    of_kimi({"sglang", "decode", "decode", kSame, kSame, false, kWithConv}),
+    of_kimi({"sglang", "verify", "verify", kSame, "from_accepted=false varlen=false", kDrafts}),
     // cubinery.compat.sglang.  Drafts are convolved twice: for their windows, and in place.
-    EngineForm{"sglang", "functions.conv", "conv", "split_qkv=false"},
-    EngineForm{"sglang", "functions.prefill", "prefill", kGates},
-    EngineForm{"sglang", "functions.prefill_kept", "prefill", kGates, "checkpoints=before"},
-    EngineForm{"sglang", "functions.conv_decode", "conv_decode", "split_qkv=false"},
-    EngineForm{"sglang", "functions.decode", "decode", kSame},
-    EngineForm{"sglang", "functions.conv_verify", "conv_decode", kWindowOfEach, kSame, kDrafts},
-    EngineForm{"sglang", "functions.verify", "verify", "from_accepted=false", kSame, kDrafts},
-    EngineForm{"sglang", "functions.verify_tree", "verify",
-               "from_accepted=false tree=true parents_dtype=i64", kSame, kDrafts},
+    of_kimi({"sglang", "functions.conv", "conv", kSame, "split_qkv=false"}),
+    of_kimi({"sglang", "functions.prefill", "prefill", kGates}),
+    of_kimi({"sglang", "functions.prefill_kept", "prefill", kGates, "checkpoints=before"}),
+    of_kimi({"sglang", "functions.conv_decode", "conv_decode", kSame, "split_qkv=false"}),
+    of_kimi({"sglang", "functions.decode", "decode", kSame}),
+    of_kimi({"sglang", "functions.conv_verify", "conv_decode", kSame, kWindowOfEach, kDrafts}),
+    of_kimi({"sglang", "functions.verify", "verify", kSame, "from_accepted=false", kDrafts}),
+    of_kimi({"sglang", "functions.verify_tree", "verify", kSame,
+             "from_accepted=false tree=true parents_dtype=i64", kDrafts}),
 
     // Heads of q and k are repeated.
     EngineForm{"transformers", "conv", "conv",

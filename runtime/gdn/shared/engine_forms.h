@@ -25,13 +25,9 @@ struct Engine {
   std::optional<Family> left{};
 };
 
-// Which layers a form is of.
-enum class FormLayers {
-  kGatedDeltaNet,
-  kKimi,         // Kimi Delta Attention
-  kBoundedKimi,  // with a lower bound of the gate
-  kAll,
-};
+// Whether models with Kimi Delta Attention have a form, too: never, where the gate has a lower
+// bound, or always.
+enum class OfKimi { kNever, kBounded, kAlways };
 
 // One problem.  Persistent: names are those of Python and the command line.
 struct EngineForm {
@@ -39,12 +35,13 @@ struct EngineForm {
   std::string_view name;  // of an adapter's functions where it begins with kOfFunctions
   std::string_view of;    // the form of a model that it is made from
   // Fields that differ from that: "name=value" with a space between them, values as in from_json();
-  // "name=@" what the model's decode has, "name=@other" what that has in another field.
+  // "name=@" what the model's decode has, "name=@other" what that has in another field.  Of Kimi
+  // Delta Attention these stay the model's: the recurrence is given what the projections give.
   std::string_view fields;
-  std::string_view more{};        // set behind these
+  std::string_view more{};        // of every model, set behind these
   bool is_of_drafts = false;      // left out where there are none
   std::string_view instead_of{};  // a form without kernels on some GPUs: there this one is launched
-  FormLayers layers = FormLayers::kGatedDeltaNet;
+  OfKimi of_kimi = OfKimi::kNever;
 };
 
 inline constexpr std::string_view kOfFunctions = "functions.";

@@ -35,15 +35,10 @@ Result<Engine> find_engine(std::string_view name) {
                                     did_you_mean(std::string(name), engine_names())));
 }
 
-bool is_of(FormLayers layers, const ModelLayers& model) {
-  if (layers == FormLayers::kAll) return true;
-  if (model.decay == Decay::kHead) return layers == FormLayers::kGatedDeltaNet;
-  return layers == FormLayers::kKimi ||
-         (layers == FormLayers::kBoundedKimi && model.gate_mode == GateMode::kLowerBound);
-}
-
 bool is_of(const EngineForm& form, const Engine& engine, const ModelLayers& model) {
-  return form.engine == engine.name && is_of(form.layers, model);
+  if (form.engine != engine.name) return false;
+  if (model.decay == Decay::kHead || form.of_kimi == OfKimi::kAlways) return true;
+  return form.of_kimi == OfKimi::kBounded && model.gate_mode == GateMode::kLowerBound;
 }
 
 // Whether cubinery has a place in the engine for layers of the model.
@@ -113,9 +108,9 @@ void add_fields(std::string_view texts, const Json& model, Switches* fields) {
 }
 
 // What the form's problem has in other words than the model's.
-Switches fields_of(const EngineForm& form, const Json& model) {
+Switches fields_of(const EngineForm& form, Decay decay, const Json& model) {
   Switches fields;
-  add_fields(form.fields, model, &fields);
+  if (decay == Decay::kHead) add_fields(form.fields, model, &fields);
   add_fields(form.more, model, &fields);
   return fields;
 }
@@ -130,9 +125,9 @@ Result<EngineProblem> problem_of(const EngineForm& form, const ModelProblems& mo
   const auto make = [&](const auto& of) -> Status {
     if (of.name != form.of) return {};
     auto problem = model.*of.problem;
-    CUBINERY_RETURN_IF_ERROR(set_fields(fields_of(form, decode), &problem));
-    CUBINERY_RETURN_IF_ERROR(
-        set_fields(fields_of_form(form.of, switches, problem.inputs.decay), &problem));
+    const Decay decay = problem.inputs.decay;
+    CUBINERY_RETURN_IF_ERROR(set_fields(fields_of(form, decay, decode), &problem));
+    CUBINERY_RETURN_IF_ERROR(set_fields(fields_of_form(form.of, switches, decay), &problem));
     made->problem = std::move(problem);
     return {};
   };
