@@ -240,11 +240,10 @@ class _KdaCall(Call):
         if self.kept_every == 0:
             return super().run(in_place)
         final, states = self._states(in_place)
-        h, kept = prefill.chunk_states(
-            self.q, self.state_shape()[1:], self.cu_seqlens,
-            states.get("state_out", states["state"]), self.kept_every,
-        )  # fmt: skip
-        return self._launch(states | kept), final, arguments.of_dtype(h, self.q)
+        h, states = prefill.chunk_states(
+            self.q, self.state_shape()[1:], self.cu_seqlens, states, self.kept_every
+        )
+        return self._launch(states), final, arguments.of_dtype(h, self.q)
 
     def _states(self, in_place: bool) -> tuple[Any, dict[str, Any]]:
         if self.over_initial:

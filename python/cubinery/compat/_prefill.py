@@ -37,19 +37,20 @@ def run(q: Any, k: Any, v: Any, g: Any, beta: Any, use_qk_l2norm: bool, **option
 
 
 def chunk_states(
-    q: Any, matrices: tuple[int, ...], cu_seqlens: Any, state: Any, every: int = _CHUNK
+    q: Any, matrices: tuple[int, ...], cu_seqlens: Any, options: dict[str, Any], every: int = _CHUNK
 ) -> tuple[Any, dict[str, Any]]:
     """An array for the states before each `every` tokens of each sequence, as SGLang and FLA have
-    them, and the options of functional.gdn_prefill that fill it.  `matrices`: a state's dimensions,
-    heads and their matrix.
+    them, and `options`, functional.gdn_prefill's with its states, with what fills it.  `matrices`: a
+    state's dimensions, heads and their matrix.
 
     [1, rows, *matrices], the rows of one sequence behind those of the other; the host sees how many
     there are at most, not where each begins.  Without `cu_seqlens` [B, rows, *matrices].  The dtype
-    is `state`'s, or q's.
+    is that of the states that are written, without any q's.
     """
     batch, tokens = q.shape[:2]
+    state = options.get("state_out", options["state"])
     dtype = _arrays.dtype_of("q", q) if state is None else _arrays.dtype_name(state)
-    options: dict[str, Any] = {"checkpoint_mode": "before", "checkpoint_every": every}
+    options = {**options, "checkpoint_mode": "before", "checkpoint_every": every}
     if cu_seqlens is None:
         h = _arrays.empty(q, (batch, -(-tokens // every), *matrices), dtype)
     else:

@@ -224,12 +224,10 @@ def chunk_gated_delta_rule(
         arguments.require_rank(name, "q", q, "[B, T, H, K]")
         arguments.require_rank(name, "v", v, "[B, T, HV, V]")
         matrices = (*v.shape[2:], q.shape[3])
-        h, kept = prefill.chunk_states(q, matrices, cu_seqlens, initial_state)
-        options |= kept
+        h, options = prefill.chunk_states(q, matrices, cu_seqlens, options)
     out = prefill.run(
         q, k, v, g, beta, engines.normalises(name, use_qk_l2norm_in_kernel), scale=scale,
-        cu_seqlens=cu_seqlens, state=initial_state,
-        store_state=update and initial_state is not None, **options,
+        cu_seqlens=cu_seqlens, store_state=update and initial_state is not None, **options,
     )  # fmt: skip
     return out, None, h
 
@@ -292,12 +290,10 @@ def chunk_kda(
     keeps = arguments.flag(name, "output_intermediate_states", output_intermediate_states)
     h: Any = None
     if keeps or track_state is not None:
-        h, kept = prefill.chunk_states(q, matrices, cu_seqlens, initial_state)
-        options |= kept
+        h, options = prefill.chunk_states(q, matrices, cu_seqlens, options)
     out = prefill.run_channels(
         name, q, k, v, {"g": g, "beta": beta}, engines.normalises(name, use_qk_l2norm_in_kernel),
-        cu_seqlens=cu_seqlens, scale=scale, state=initial_state,
-        store_state=initial_state is not None, **options,
+        cu_seqlens=cu_seqlens, scale=scale, store_state=initial_state is not None, **options,
     )  # fmt: skip
     if track_state is not None and h.shape[1] > 0:
         rows = options["checkpoint_cu_starts"][:-1] + track_chunk_idx
@@ -312,9 +308,10 @@ def _pool_options(function: str, pool: Any, indices: Any) -> dict[str, Any]:
             f"{function}: initial_state and initial_state_indices belong together"
         )
     if pool is None:
-        return {}
+        return {"state": None}
     arguments.require_state_dtype(function, "initial_state", pool)
-    return {"state_indices": indices, "pad_slot_id": _PAD_SLOT_ID, "zero_padding": True}
+    padding = {"pad_slot_id": _PAD_SLOT_ID, "zero_padding": True}
+    return {"state": pool, "state_indices": indices, **padding}
 
 
 def _gates_of_chunks(

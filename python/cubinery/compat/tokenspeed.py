@@ -80,9 +80,7 @@ def gdn_chunk_prefill(
     final, options = arguments.final_states(q, initial_state, shape, wanted)
     h = None
     if arguments.flag(name, "output_h", output_h):
-        state = options.get("state_out", options["state"])
-        h, kept = prefill.chunk_states(q, shape[1:], cu_seqlens, state)
-        options |= kept
+        h, options = prefill.chunk_states(q, shape[1:], cu_seqlens, options)
     out = prefill.run(
         q, k, v, g, beta, arguments.flag(name, "qk_l2norm", qk_l2norm), scale=scale,
         cu_seqlens=cu_seqlens, **options,
