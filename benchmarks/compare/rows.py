@@ -356,8 +356,13 @@ _CONVS = [
 ]
 
 
+def _listed(name: str) -> list[dict[str, Any]]:
+    """Rows that cubinery_bench reads, too."""
+    rows: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / name).read_text())["rows"]
+    return rows
+
+
 def _published(gates: str | None) -> list[Row]:
-    listed = json.loads((Path(__file__).parents[1] / "prefill_rows.json").read_text())["rows"]
     rows = [
         PrefillRow(
             line["qk_heads"],
@@ -365,48 +370,25 @@ def _published(gates: str | None) -> list[Row]:
             tuple(line["seqlens"]),
             gates or line["protocol"].partition("-")[0],
         )
-        for line in listed
+        for line in _listed("prefill_rows.json")
     ]
     return list(dict.fromkeys(rows))
 
 
-# Prefills of Kimi Delta Attention: tokens of all sequences, heads, sequences.  The geometric mean of
-# the ten has been published for others.
-_KDA_TEN = [
-    (1024, 4, 1),
-    (2048, 12, 1),
-    (2048, 16, 1),
-    (3072, 10, 1),
-    (4096, 8, 1),
-    (4096, 12, 1),
-    (8192, 12, 4),
-    (8192, 16, 1),
-    (8192, 24, 1),
-    (16384, 16, 8),
-]
-_KDA_MODELS = [
-    (512, 64, 1),
-    (2048, 32, 1),
-    (8192, 8, 1),
-    (8192, 32, 1),
-    (8192, 64, 1),
-    (32768, 8, 1),
-    (32768, 64, 1),
-]
-_KDA_ALL_GATES = [(2048, 12, 1), (8192, 16, 1), (8192, 64, 1)]
-
-
-def _kda_prefills(shapes: list[tuple[int, int, int]], gates: str) -> list[Row]:
-    """The longest first: FLA's tuner keeps for all numbers of tokens what it chose for the first."""
-    return [
-        KdaPrefillRow(heads, heads, (tokens // sequences,) * sequences, gates)
-        for tokens, heads, sequences in sorted(shapes, reverse=True)
+def _kda_prefills(gates: str, having: str = "seqlens") -> list[Row]:
+    """Prefills of Kimi Delta Attention, of the shapes that have such a member.  The longest first: FLA's
+    tuner keeps for all numbers of tokens what it chose for the first."""
+    rows = [
+        KdaPrefillRow(line["qk_heads"], line["v_heads"], tuple(line["seqlens"]), gates)
+        for line in _listed("kda_prefill_rows.json")
+        if having in line
     ]
+    return sorted(rows, key=lambda row: (row.tokens, row.v_heads), reverse=True)
 
 
 def kda_ten(gates: str) -> list[Row]:
-    """The prefills of the geometric mean."""
-    return _kda_prefills(_KDA_TEN, gates)
+    """The prefills of the geometric mean that has been published for others."""
+    return _kda_prefills(gates, "of_ten")
 
 
 def _kda(gates: str | None) -> list[Row]:
@@ -426,11 +408,10 @@ def _kda(gates: str | None) -> list[Row]:
         for tokens in (4, 8)
         for batch in (8, 32, 128)
     ]
-    rows += kda_ten(gates or "fast")
-    rows += _kda_prefills(_KDA_MODELS, gates or "fast")
+    rows += dict.fromkeys(kda_ten(gates or "fast") + _kda_prefills(gates or "fast"))
     if gates is None:
         for each in KDA_GATES[1:]:
-            rows += _kda_prefills(_KDA_ALL_GATES, each)
+            rows += _kda_prefills(each, "all_gates")
     return rows
 
 
