@@ -19,6 +19,11 @@ import transformers_speed  # noqa: E402
 import write_results  # noqa: E402
 
 
+_WITH_TORCH = (
+    "contenders", "data", "ours", "peers_gdn", "peers_kda", "reference", "run", "timing",
+)  # fmt: skip
+
+
 def _compare(monkeypatch, **peers):
     """benchmarks/compare.py on cubinery and `peers`, a GPU and times (peers: in ms) that are not there."""
     torch = mock.MagicMock()
@@ -28,7 +33,7 @@ def _compare(monkeypatch, **peers):
     torch.version.cuda = "13.0"
     for name, module in {"torch": torch, "torch.nn": torch.nn}.items():
         monkeypatch.setitem(sys.modules, name, module)
-    for name in ("contenders", "data", "reference", "run", "timing"):  # with this torch
+    for name in _WITH_TORCH:  # with this torch
         monkeypatch.delitem(sys.modules, f"compare.{name}", raising=False)
     from compare import contenders, run, timing
 
@@ -73,6 +78,22 @@ def test_compare(monkeypatch, tmp_path, capsys):
     assert "200 (180 to 220)" in capsys.readouterr().out
     if importlib.util.find_spec("matplotlib"):
         assert program.main(["plot", str(out), "--out", str(tmp_path / "pictures")]) == 0
+
+
+def test_contenders_are_where_the_list_says(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cudnn.linear_attention.hopper.cuda_host", mock.MagicMock())
+    _compare(monkeypatch)
+    contenders = importlib.import_module("compare.contenders")
+    assert set(contenders.WITHOUT_CONVOLUTION) <= contenders.LOADERS.keys()
+    for name in contenders.LOADERS:
+        cls = contenders.class_of(name)
+        assert all(hasattr(cls, kind) for kind in ("decode", "verify", "prefill", "conv"))
+    for name in ("cudnn", "cudnn_log", "vllm"):
+        one = object.__new__(contenders.class_of(name))
+        with pytest.raises(contenders.NotOffered, match="only its Kimi Delta Attention"):
+            one.prefill(types.SimpleNamespace())
+    names = [contenders.class_of(name)().name.split("-")[:2] for name in ("cudnn", "cudnn_log")]
+    assert names[0][0] == "cudnn" and names[1] == ["cudnn", "log"]
 
 
 @pytest.mark.parametrize("channels", [False, True])
