@@ -2,6 +2,7 @@
 import json
 
 KINDS = {"qwen3_5": "Qwen3.5", "qwen3_next": "Qwen3-Next"}
+LAYERS = {"kda": "Kimi Delta Attention with 32 heads"}  # others are Gated DeltaNet's
 README_LOADS = (("plain", "decode_1"), ("plain", "decode_16"), ("plain", "decode_64"), ("plain", "prefill_16k"),
                 ("drafts", "decode_16"))
 
@@ -53,8 +54,9 @@ def _layer(row):
 
 def _measured(record):
     backend = {"flashinfer": "FlashInfer", "triton": "Triton"}[record["prefill_backend"]]
-    return (f"{record['engine']}, {record['gpu']}, PyTorch {record['torch']}, the engine's prefill by {backend}; commit "
-            f"{record['commit']}, {record['date']}")
+    layer = f"{LAYERS[record['layer']]}, " if record.get("layer") in LAYERS else ""
+    return (f"{layer}{record['engine']}, {record['gpu']}, PyTorch {record['torch']}, the engine's prefill by {backend}; "
+            f"commit {record['commit']}, {record['date']}")
 
 
 def section(records, paragraph, table):
@@ -102,9 +104,12 @@ def readme(records, paragraph, table):
 
 
 def bars(records):
-    """Of the picture: (title, [(label, alone, ours)]) in microseconds, decode and prefill of one layer."""
+    """Of the picture: (title, [(label, alone, ours)]) in microseconds, decode and prefill of one layer of Gated
+    DeltaNet."""
     shown = []
     for record in of_one_gpu(records):
+        if record.get("layer") in LAYERS:
+            continue
         for row in record["rows"]:
             label = f"{record['engine'].split()[0]}, {what(row['load'], row.get('scenario', ''))}"
             shown.append((row["load"].startswith("prefill"), label, row["layer_us_alone"], row["layer_us"]))

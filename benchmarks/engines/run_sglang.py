@@ -1,10 +1,12 @@
-"""The core of one Gated DeltaNet layer in SGLang, alone and with cubinery's plugin, as JSON.
+"""The core of one layer in SGLang, alone and with cubinery's plugin, as JSON.
 
     python3 benchmarks/engines/run_sglang.py --out sglang.json [--prefill-backend flashinfer]
+    python3 benchmarks/engines/run_sglang.py --out kda.json --layer kda
 
 SGLang's own kit of tests (sglang.test.kits.attention_unittest, in its wheel) makes what a layer
-stands in: the real GDNAttnBackend and HybridLinearAttnBackend, request and state pools,
-ForwardBatch.  Heads, dims and taps are those of Qwen3-Next and Qwen3.5 at tensor-parallel size 1.
+stands in: the real GDNAttnBackend or KDAAttnBackend and HybridLinearAttnBackend, request and state
+pools, ForwardBatch.  Heads, dims, taps and dtypes are those of Qwen3-Next and Qwen3.5, or of Ling-3.0
+(Kimi Delta Attention with a lower bound), at tensor-parallel size 1.
 Timed is one call of the back end as a model's layer makes it: convolution, gates, norms and the
 recurrence; the metadata of a step is made before.  Each mode runs in a process of its own.
 
@@ -14,6 +16,7 @@ Needs a GPU, SGLang and cubinery in this Python.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -25,6 +28,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+LAYERS = ("gdn", "kda")
+LOWER_BOUND = -5.0
 DIM = 128  # of keys and values
 TAPS = 4
 LOADS = ("decode_1", "decode_16", "decode_64", "prefill_16k", "verify_1", "verify_16", "verify_64")
@@ -32,10 +37,15 @@ DRAFTS = 4  # tokens of a request that verify has
 REPEATS = 30
 
 
-def case_of(load: str, backend: str | None) -> Any:
+def kit_of(layer: str) -> Any:
+    """The kit's module of such layers."""
+    methods = "sglang.test.kits.attention_unittest.attention_methods"
+    return importlib.import_module(f"{methods}.{layer}_attention")
+
+
+def case_of(load: str, layer: str, backend: str | None) -> Any:
     """The kit's description of a batch."""
     from sglang.srt.model_executor.forward_batch_info import ForwardMode
-    from sglang.test.kits.attention_unittest.attention_methods.gdn_attention import GDNAttentionCase
 
     what, size = load.split("_")
     count = 4 if what == "prefill" else int(size)
@@ -45,35 +55,47 @@ def case_of(load: str, backend: str | None) -> Any:
         "verify": (ForwardMode.TARGET_VERIFY, 8, (DRAFTS,) * count),
     }
     mode, before, lengths = modes[what]
-    return GDNAttentionCase(
-        name=load, backend="triton", forward_mode=mode, num_k_heads=16, num_v_heads=32, page_size=16,
-        prefix_lens=(before,) * count, extend_lens=lengths, linear_attn_prefill_backend=backend,
-    )  # fmt: skip
+    batch = {
+        "name": load, "backend": "triton", "forward_mode": mode, "page_size": 16, "num_v_heads": 32,
+        "prefix_lens": (before,) * count, "extend_lens": lengths,
+    }  # fmt: skip
+    if layer == "kda":
+        return kit_of(layer).KDAAttentionCase(num_k_heads=32, **batch)
+    return kit_of(layer).GDNAttentionCase(
+        num_k_heads=16, linear_attn_prefill_backend=backend, **batch
+    )
 
 
-def fixture_of(case: Any) -> Any:
+def fixture_of(case: Any, layer: str) -> Any:
     """The kit's, with a convolution of four taps and SiLU, as models have; the kit's has two."""
     import torch
-    from sglang.test.kits.attention_unittest.attention_methods import gdn_attention as kit
     from sglang.test.kits.attention_unittest.runner_modes import (
         speculative_target_verify_runner as verify,
     )
 
-    create = kit.Mamba2StateShape.create
-    kit.Mamba2StateShape.create = lambda **options: create(**(options | {"conv_kernel": TAPS}))
+    kit, is_kda = kit_of(layer), layer == "kda"
+    shape = kit.KimiLinearStateShape if is_kda else kit.Mamba2StateShape
+    taps = {"conv_kernel_size" if is_kda else "conv_kernel": TAPS}
+    create = shape.create
+    shape.create = lambda **options: create(**(options | taps))
     try:
-        made = kit.build_gdn_attention_fixture(
+        made = getattr(kit, f"build_{layer}_attention_fixture")(
             unittest.TestCase(), case, head_k_dim=DIM, head_v_dim=DIM, max_context_len=4160,
             loc_layout="contiguous",
         )  # fmt: skip
     finally:
-        kit.Mamba2StateShape.create = create
-    layer = made.actual_module.attn
-    layer.conv_weights = torch.randn(made.actual_module.mixed_qkv_dim, TAPS, dtype=torch.bfloat16,
-                                     device="cuda") * 0.4  # fmt: skip
-    layer.activation = "silu"
+        shape.create = create
+    attention = made.actual_module.attn
+    dtype = torch.float32 if is_kda else torch.bfloat16
+    attention.conv_weights = torch.randn(made.actual_module.mixed_qkv_dim, TAPS, dtype=dtype,
+                                         device="cuda") * 0.4  # fmt: skip
+    attention.activation = "silu"
+    if is_kda:
+        attention.dt_bias = torch.nn.Parameter(attention.dt_bias.float())
+        attention.lower_bound = LOWER_BOUND
     if case.forward_mode.is_target_verify():
-        verify._prepare_gdn_verify_batch(case, made.forward_batch, topk=1, device="cuda")
+        prepare = getattr(verify, f"_prepare_{layer}_verify_batch")
+        prepare(case, made.forward_batch, topk=1, device="cuda")
     return made
 
 
@@ -104,7 +126,7 @@ def layer_us(fixture: Any) -> list[float]:
     return times
 
 
-def one(out: Path, backend: str | None) -> None:
+def one(out: Path, layer: str, backend: str | None) -> None:
     import sglang
     import torch
     from sglang.srt.plugins import load_plugins
@@ -116,7 +138,7 @@ def one(out: Path, backend: str | None) -> None:
     }  # fmt: skip
     for load in LOADS:
         try:
-            record["us"][load] = layer_us(fixture_of(case_of(load, backend)))
+            record["us"][load] = layer_us(fixture_of(case_of(load, layer, backend), layer))
         except Exception as error:  # the others still count
             record["failed"][load] = f"{type(error).__name__}: {error}"[:500]
     if os.environ["CUBINERY_PLUGIN"] != "off":
@@ -129,7 +151,7 @@ def one(out: Path, backend: str | None) -> None:
 def run(mode: str, args: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         out, log = Path(folder) / "record.json", Path(folder) / "log"
-        command = [sys.executable, __file__, "--one", "--out", str(out)]
+        command = [sys.executable, __file__, "--one", "--out", str(out), "--layer", args.layer]
         if mode == "off" and args.prefill_backend:
             command += ["--prefill-backend", args.prefill_backend]
         settings = dict(os.environ, CUBINERY_PLUGIN=mode, CUBINERY_PLUGIN_COUNT="1")
@@ -143,12 +165,15 @@ def run(mode: str, args: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--prefill-backend", help="SGLang's, of the run without cubinery")
+    parser.add_argument("--layer", choices=LAYERS, default="gdn")
+    parser.add_argument("--prefill-backend", help="SGLang's, of the run without cubinery; of gdn")
     parser.add_argument("--commit", default="", help="of cubinery, for the record")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.prefill_backend and args.layer != "gdn":
+        parser.error(f"--prefill-backend is of gdn, not of {args.layer}")
     if args.one:
-        one(args.out, args.prefill_backend)
+        one(args.out, args.layer, args.prefill_backend)
         return 0
     records = [run(mode, args) for mode in ("off", "force")]
     alone, ours = ({load: statistics.median(us) for load, us in r["us"].items()} for r in records)
@@ -163,7 +188,7 @@ def main() -> int:
                 for load in LOADS if load in alone and load in ours]  # fmt: skip
         args.out.write_text(json.dumps({
             "gpu": records[0]["gpu"], "engine": f"SGLang {records[0]['sglang']}", "torch": records[0]["torch"],
-            "commit": args.commit, "date": time.strftime("%Y-%m-%d"),
+            "layer": args.layer, "commit": args.commit, "date": time.strftime("%Y-%m-%d"),
             "prefill_backend": args.prefill_backend or "triton", "rows": rows,
         }, indent=1) + "\n")  # fmt: skip
     return 1 if failed else 0

@@ -14,7 +14,8 @@ from cubinery.compat import transformers
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "benchmarks"), str(ROOT / "scripts")]
 
-import first_request  # noqa: E402: the path comes first
+import engine_results  # noqa: E402: the path comes first
+import first_request  # noqa: E402
 import transformers_speed  # noqa: E402
 import write_results  # noqa: E402
 
@@ -285,6 +286,20 @@ def test_speed_of_engines_is_a_ratio_of_medians(monkeypatch):
 
     ours, alone = {"decode_1_s": [2.0, 1.0, 9.0], "start_s": 4.0}, {"decode_1_s": [3.0], "start_s": 8.0}
     assert judge.speedups(ours, alone) == {"decode_1": 1.5}
+
+
+def test_records_of_engines_say_which_layer():
+    record = {
+        "gpu": "Test GPU", "engine": "SGLang 1.0", "torch": "2", "date": "2026-12-01", "commit": "abc",
+        "prefill_backend": "triton",
+        "rows": [{"load": "decode_1", "layer_us": 4.0, "layer_us_alone": 8.0}],
+    }  # fmt: skip
+    records = [record, record | {"layer": "kda"}]
+    lines = engine_results.section(records, lambda text: [text], lambda head, rows: rows)
+    assert "SGLang 1.0, Test GPU, PyTorch 2, the engine's prefill by Triton; commit abc" in lines[5]
+    assert lines[7].startswith("Kimi Delta Attention with 32 heads, SGLang 1.0, Test GPU")
+    assert lines[6] == lines[8] == ["decode, 1 request", "8.0 us", "4.0 us", "2.00x"]
+    assert engine_results.bars(records)[0] == [("SGLang, decode, 1 request", 8.0, 4.0)]
 
 
 def test_layer_times_leave_out_what_both_runs_launch(monkeypatch):
