@@ -210,7 +210,7 @@ class Engine:
 
     def extend(
         self, backend, slots, bounds, drafts=0, given=None, past=None, ragged_verify_layout=None,
-        **fields,
+        out=None, **fields,
     ):  # fmt: skip
         backend.forward_metadata = self.metadata(slots, bounds, **fields)
         x, a, b = given or self.inputs(bounds[-1], "verify" if drafts else "prefill")
@@ -222,4 +222,5 @@ class Engine:
                 draft_token_num=drafts, ragged_verify_layout=ragged_verify_layout
             ),
         )  # fmt: skip
-        return x, backend.forward_extend(backend.layer, batch, x, a, b)
+        more = {} if out is None else {"linear_attn_output": out}
+        return x, backend.forward_extend(backend.layer, batch, x, a, b, **more)

@@ -110,6 +110,14 @@ def test_a_prefill_is_two_launches(engine):
     assert backend.ran == []
 
 
+def test_a_prefill_writes_where_the_engine_wants_it(engine):
+    backend = engine.backend()
+    engine.start(backend)
+    wanted = engine.torch.zeros((1, 16, V_HEADS, DIM), dtype=engine.torch.bfloat16)[:, :11]
+    _, out = engine.extend(backend, [5, 9, 3], [0, 5, 9, 11], out=wanted)
+    assert out is wanted and same(engine.arrays(1)["out"], wanted[0])
+
+
 def test_one_decay_is_made_by_the_convolution_and_a_row_by_the_prefill(engine):
     backend = engine.backend()
     engine.start(backend)

@@ -239,7 +239,9 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
             plugin.left("verify" if verifies else "prefill")
             return super().forward_extend(layer, forward_batch, mixed_qkv, a, b, **kwargs)
         tokens = mixed_qkv.shape[0]
-        out = mixed_qkv.new_empty((1, tokens, layer.num_v_heads, layer.head_v_dim))
+        out = kwargs.get("linear_attn_output")  # or it is copied there
+        if out is None:
+            out = mixed_qkv.new_empty((1, tokens, layer.num_v_heads, layer.head_v_dim))
         given = mixed_qkv, *rows_of(served, a, b, tokens), out[0]
         if verifies:
             plugin.ran("verify")
