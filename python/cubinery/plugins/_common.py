@@ -299,6 +299,11 @@ class Layer:
         }
 
     @property
+    def decay_shape(self) -> tuple[int, ...]:
+        """Of the decays of a token."""
+        return (self.v_heads,) if self.decay == "head" else (self.v_heads, self.key_dim)
+
+    @property
     def gates_of_conv(self) -> dict[str, Any]:
         """Those that the convolution in front of a prefill makes, with the norms of q and k: all, or
         none where a token has a row of decays, which a prefill reads as they are."""
@@ -317,6 +322,14 @@ class Layer:
             "state_location": "pool",
             "state_layout": "vk",
         }
+
+    def outputs(self, x: Any) -> tuple[Any, ...]:
+        """Room for what a convolution makes of x [tokens, channels]: q, k and v."""
+        return (
+            x.new_empty((x.shape[0], self.k_heads, self.key_dim)),
+            x.new_empty((x.shape[0], self.k_heads, self.key_dim)),
+            x.new_empty((x.shape[0], self.v_heads, self.value_dim)),
+        )
 
     @property
     def conv(self) -> dict[str, Any]:

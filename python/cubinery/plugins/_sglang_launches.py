@@ -31,7 +31,7 @@ def gates(served: Served, layer: Any) -> dict[str, Any]:
     given = {"A_log": layer.A_log, "dt_bias": layer.dt_bias}
     if served.layer.decay == "channel":
         given["A_log"] = layer.A_log.view(-1)
-        given["dt_bias"] = layer.dt_bias.view(served.layer.v_heads, served.layer.key_dim)
+        given["dt_bias"] = layer.dt_bias.view(*served.layer.decay_shape)
     if layer.lower_bound is not None:
         given["lower_bound"] = layer.lower_bound
     return given
@@ -39,18 +39,7 @@ def gates(served: Served, layer: Any) -> dict[str, Any]:
 
 def rows_of(served: Served, a: Any, b: Any, tokens: int) -> tuple[Any, Any]:
     """a and b of each token, whatever dimensions are in front of them."""
-    heads = served.layer.v_heads
-    of_head = (served.layer.key_dim,) if served.layer.decay == "channel" else ()
-    return a.view(tokens, heads, *of_head), b.view(tokens, heads)
-
-
-def _outputs(x: Any, layer: Any, *lead: int) -> tuple[Any, ...]:
-    """Room for what a convolution makes of x: q, k and v."""
-    return (
-        x.new_empty((*lead, layer.num_k_heads, layer.head_k_dim)),
-        x.new_empty((*lead, layer.num_k_heads, layer.head_k_dim)),
-        x.new_empty((*lead, layer.num_v_heads, layer.head_v_dim)),
-    )
+    return a.view(tokens, *served.layer.decay_shape), b.view(tokens, served.layer.v_heads)
 
 
 def starts_of(bounds: Any) -> Any:
@@ -72,7 +61,7 @@ def decode(
             "conv_state": windows,
         }  # fmt: skip
     else:
-        q, k, v = _outputs(x, layer, x.shape[0])
+        q, k, v = served.layer.outputs(x)
         # One token of each request: [N, 1, ..].
         conv(
             x[:, None], layer.conv_weights, layer.bias, q=q[:, None], k=k[:, None], v=v[:, None],
@@ -93,7 +82,7 @@ def prefill(
     where those of each begin, it keeps none."""
     operators = served.kernels.operators
     tokens = x.shape[0]
-    q, k, v = _outputs(x, layer, tokens)
+    q, k, v = served.layer.outputs(x)
     made, given = {}, gates(served, layer)
     if served.layer.gates_of_conv:
         g, beta = (x.new_empty((tokens, layer.num_v_heads), dtype=served.f32) for _ in range(2))

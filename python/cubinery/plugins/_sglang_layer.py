@@ -84,11 +84,6 @@ class SglangLayer(Layer):
     index_dtype: str = "i32"
 
     @property
-    def decays(self) -> int:
-        """Of a token and head."""
-        return self.key_dim if self.decay == "channel" else 1
-
-    @property
     def indices(self) -> dict[str, Any]:
         return {"index_dtype": self.index_dtype}
 

@@ -233,7 +233,7 @@ class Core(_Behind):  # type: ignore[misc]
         if prefill is not None:
             sequences = self._cubinery_config.scheduler_config.max_num_seqs
             size = prefill.workspace_bytes(x.shape[0], min(sequences, x.shape[0]))
-            kept = self._cubinery_outputs(x)
+            kept = self._cubinery_layer.outputs(x)
             if size < 1 << 40:
                 workspace = torch.empty((size,), dtype=torch.uint8, device=x.device)
                 del workspace
@@ -309,15 +309,6 @@ class Core(_Behind):  # type: ignore[misc]
             if not isinstance(rows, slice):
                 out.index_copy_(0, rows, part)
 
-    def _cubinery_outputs(self, x: Any) -> tuple[Any, ...]:
-        """Room for what a convolution makes of x: q, k and v."""
-        layer = self._cubinery_layer
-        return (
-            x.new_empty((x.shape[0], layer.k_heads, layer.key_dim)),
-            x.new_empty((x.shape[0], layer.k_heads, layer.key_dim)),
-            x.new_empty((x.shape[0], layer.v_heads, layer.value_dim)),
-        )
-
     def _cubinery_normed(self, z: Any) -> dict[str, Any]:
         if z is None:
             return {}
@@ -332,7 +323,7 @@ class Core(_Behind):  # type: ignore[misc]
         if conv is None:
             given = {"x": x, "conv_weight": weight, "conv_state": pools.window}
         else:
-            q, k, v = self._cubinery_outputs(x)
+            q, k, v = self._cubinery_layer.outputs(x)
             # One token of each request: [N, 1, ..].
             conv(
                 x[:, None], weight, q=q[:, None], k=k[:, None], v=v[:, None], state=pools.window,
@@ -348,7 +339,7 @@ class Core(_Behind):  # type: ignore[misc]
     def _cubinery_prefill(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
-        q, k, v = self._cubinery_outputs(x)
+        q, k, v = self._cubinery_layer.outputs(x)
         shared = {
             "state_indices": step.slots, "cu_seqlens": step.bounds, "max_seqlen": step.longest,
             "has_initial_state": step.has_state, "pad_slot_id": NULL_BLOCK,
@@ -382,7 +373,7 @@ class Core(_Behind):  # type: ignore[misc]
         operators = self._cubinery_operators
         pools = self._cubinery_pools()
         slots, first, accepted, bounds = step.verified
-        q, k, v = self._cubinery_outputs(x)
+        q, k, v = self._cubinery_layer.outputs(x)
         shared = {"accepted": accepted, "cu_seqlens": bounds, "pad_slot_id": NULL_BLOCK}
         operators["conv_verify"](
             x, self._cubinery_weight(), q=q, k=k, v=v, state=pools.conv, state_indices=first,

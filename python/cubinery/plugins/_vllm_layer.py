@@ -36,11 +36,6 @@ class VllmLayer(Layer):
         return {"output_norm": self.output_norm, "norm_weight_dtype": self.norm_weight_dtype}
 
     @property
-    def decay_shape(self) -> tuple[int, ...]:
-        """Of the decays of a token."""
-        return (self.v_heads,) if self.decay == "head" else (self.v_heads, self.key_dim)
-
-    @property
     def decodes_in_one_launch(self) -> bool:
         """That takes windows without gaps, which those of columns have beside drafts'."""
         has_gaps = self.drafts > 0 and self.conv_state_layout == "columns"

@@ -181,9 +181,9 @@ class CubineryBackend(_Behind):  # type: ignore[misc]
         heads, channels = layer.num_v_heads, layer.conv_weights.shape[0]
         made = {"dtype": dtype, "device": like.device}
         x = torch.zeros((rows, channels), **made)
-        raw = torch.zeros((rows, heads * layer.head_k_dim), **made)
+        a = torch.zeros((rows, *served.layer.decay_shape), **made)
+        b = torch.zeros((rows, heads), **made)
         out = torch.zeros((rows, heads, layer.head_v_dim), **made)
-        a, b = rows_of(served, raw[:, : heads * served.layer.decays], raw[:, :heads], rows)
         padding = torch.zeros((1,), dtype=like.dtype, device=like.device) - 1
         bounds = torch.arange(2, dtype=torch.int32, device=like.device)
         has_state = torch.zeros((1,), dtype=torch.bool, device=like.device)
