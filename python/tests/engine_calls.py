@@ -122,21 +122,26 @@ def vllm_functions(size: Sizes) -> None:
     )  # fmt: skip
 
 
-def sglang_functions(size: Sizes) -> None:
-    pool, weight, kept = states(size, SLOTS), half(size.channels, W), windows(size, W - 1, False)
+def sglang_convolutions(size: Sizes, weight: Any, kept: Any) -> None:
+    """Of a prompt, and of a decoding step, on the same windows."""
     sglang.causal_conv1d_fn(
         half(TOTAL, size.channels).T, weight, None, conv_states=kept, query_start_loc=BOUNDS,
         cache_indices=READ, has_initial_state=FLAGS, seq_lens_cpu=[64, TOTAL - 64],
     )  # fmt: skip
+    sglang.causal_conv1d_update(
+        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
+    )
+
+
+def sglang_functions(size: Sizes) -> None:
+    pool, weight, kept = states(size, SLOTS), half(size.channels, W), windows(size, W - 1, False)
+    sglang_convolutions(size, weight, kept)
     prompt = {**qkv(size, 1, TOTAL), **gates(size, 1, TOTAL), "cu_seqlens": BOUNDS}
     for output_h in (False, True):
         sglang.chunk_gated_delta_rule(
             **prompt, initial_state=pool, initial_state_indices=READ, output_h=output_h,
             use_qk_l2norm_in_kernel=True, inplace_update=True,
         )  # fmt: skip
-    sglang.causal_conv1d_update(
-        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
-    )
     sglang.fused_recurrent_gated_delta_rule_packed_decode(
         half(N, size.channels), scale=None, initial_state=pool, ssm_state_indices=READ,
         out=half(N, 1, size.value_heads, size.value_dim), use_qk_l2norm_in_kernel=True,
@@ -166,10 +171,7 @@ def sglang_functions(size: Sizes) -> None:
 def sglang_kda_functions(size: Sizes) -> None:
     """Of layers of Kimi Delta Attention: weights and biases are in f32."""
     pool, weight, kept = states(size, SLOTS), single(size.channels, W), windows(size, W - 1, True)
-    sglang.causal_conv1d_fn(
-        half(TOTAL, size.channels).T, weight, None, conv_states=kept, query_start_loc=BOUNDS,
-        cache_indices=READ, has_initial_state=FLAGS, seq_lens_cpu=[64, TOTAL - 64],
-    )  # fmt: skip
+    sglang_convolutions(size, weight, kept)
     own = {
         "A_log": single(1, 1, size.value_heads, 1),
         "dt_bias": single(size.value_heads * size.key_dim),
@@ -182,9 +184,6 @@ def sglang_kda_functions(size: Sizes) -> None:
             initial_state_indices=READ, use_qk_l2norm_in_kernel=True, cu_seqlens=BOUNDS,
             beta_is_raw=True, output_intermediate_states=keeps,
         )  # fmt: skip
-    sglang.causal_conv1d_update(
-        half(N, size.channels), kept, weight, None, "silu", conv_state_indices=READ
-    )
     sglang.fused_recurrent_kda_packed_decode(
         half(N, size.channels), half(N, size.value_heads * size.key_dim),
         half(N, size.value_heads), scale=None, initial_state=pool, ssm_state_indices=READ,
