@@ -159,6 +159,19 @@ def test_records_of_drafts_stay_with_the_engine(engine):
     assert same(at(launch, "conv_state"), layer.kv_cache[0].transpose(1, 2)[:, :, : WIDTH - 1])
 
 
+def test_an_engine_with_work_of_its_own_warms_up_its_prefill(engine):
+    """vLLM's workspaces grow in its warm-up alone, and a batch of drafts and prefills is all its."""
+    layer = layer_of(engine, K3, drafts=3, recover=True)
+    norm = ("norm", 9)  # behind a prefill
+    for ran, forms in ((["core with norm"], []), ([norm], ["decode", "conv", "prefill"])):
+        layer.ran.clear()
+        engine.run_kda(layer, 11, **MIXED, **WHOLE)
+        assert layer.ran == ran and engine.forms == forms
+    whole = layer_of(engine, K3, drafts=3)
+    engine.run_kda(whole, 11, **MIXED, **WHOLE)
+    assert whole.ran == [norm] and engine.forms == ["decode", "conv", "prefill"]
+
+
 @pytest.mark.parametrize("cls", [K3, GLM])
 def test_states_for_a_prefix_cache_are_at_whole_chunks(engine, cls):
     layer = layer_of(engine, cls, checkpoints=True)

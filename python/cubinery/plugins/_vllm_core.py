@@ -44,6 +44,7 @@ class Core(_Behind):  # type: ignore[misc]
     _cubinery_pdl: bool  # whether a launch may overlap the convolution in front of it
     kv_cache: Any
     _cubinery_can: frozenset[str] = frozenset()  # kinds of work
+    _cubinery_owes: bool = False  # vLLM a prefill, because it has work of its own
 
     def __init__(self, config: Any, vllm_config: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, vllm_config, *args, **kwargs)
@@ -181,8 +182,14 @@ class Core(_Behind):  # type: ignore[misc]
         self._cubinery_operators, self._cubinery_pdl = kernels.operators, kernels.has_pdl
         self._cubinery_finish()
         self._cubinery_can = kernels.able(KINDS, self._cubinery_refuse)
+        self._cubinery_owes = self._cubinery_leaves()
         drafts = self._cubinery_layer.drafts + 1
         self._cubinery_plugin.announce(kernels, self._cubinery_layer, _common.sizes_asked(drafts))
+
+    def _cubinery_leaves(self) -> bool:
+        """Whether some kind of work stays vLLM's, once operators have been waited for."""
+        kernels = self._cubinery_kernels
+        return kernels is None or bool(kernels.refused) or not self._cubinery_layer.verifies
 
     def _cubinery_rehearse(self) -> None:
         """Launches what a layer has on rows of padding, which touch no state: what the pools of
@@ -238,7 +245,7 @@ class Core(_Behind):  # type: ignore[misc]
                 workspace = torch.empty((size,), dtype=torch.uint8, device=x.device)
                 del workspace
             del kept
-        return not self._cubinery_kernels.refused
+        return not self._cubinery_leaves()
 
     # ---- While it serves ----
 
@@ -264,7 +271,12 @@ class Core(_Behind):  # type: ignore[misc]
             return self._cubinery_profile(x)
         step = step_of(m)
         norms = self._cubinery_norms()
-        if not self._cubinery_can.issuperset(step.kinds) or (norms and z is None):
+        can = self._cubinery_can.issuperset(step.kinds) and not (norms and z is None)
+        if can and self._cubinery_owes and "prefill" in step.kinds:
+            # The first prefill is one of vLLM's warm-up, after which no workspace may grow.  A batch
+            # of drafts and others will be vLLM's as a whole: it gets what its prefill needs now.
+            self._cubinery_owes = can = False
+        if not can:
             self._cubinery_plugin.left("+".join(step.kinds))
             return False
         self._cubinery_plugin.ran(*step.kinds)
