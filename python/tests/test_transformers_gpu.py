@@ -20,8 +20,13 @@ from cubinery import functional
 from cubinery.compat import transformers
 
 torch = pytest.importorskip("torch")
+ALONE = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) for name in ("fla", "causal_conv1d")),
+    reason="Transformers would run FLA's or causal-conv1d's kernels in place of its own code",
+)
 pytestmark = [
     pytest.mark.gpu,
+    ALONE,
     pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no Transformers"),
     pytest.mark.parametrize("name", hf_models.MODELS),
 ]

@@ -14,12 +14,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from test_transformers_gpu import (  # noqa: E402
-    LINEAR_LAYERS, assert_alike, build, calls, enabled, inference, prompt, rms,
+    ALONE, LINEAR_LAYERS, assert_alike, build, calls, enabled, inference, prompt, rms,
 )  # fmt: skip
 
 __all__ = ["calls", "inference"]  # fixtures
 pytestmark = [
     pytest.mark.gpu,
+    ALONE,
     pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="no Transformers"),
     pytest.mark.parametrize("name", [*hf_models.KDA_MODELS, *hf_models.GLM]),
 ]
