@@ -29,7 +29,8 @@ README_ROWS = [  # labels of side-by-side rows
     "prefill 16,64 8192x4 qwen-bf16",
     "prefill 2,8 32768 qwen-bf16",
 ]
-README_KDA_ROWS = ["decode 32,32 B=128 f32 kda", "verify 32,32 B=32 T=4 f32 none kda", "layer 12,12 B=32 f32 kda"]
+README_KDA_ROWS = ["decode 32,32 B=128 f32 kda", "verify 32,32 B=32 T=4 f32 none kda", "layer 12,12 B=32 f32 kda",
+                   "prefill 32,32 8192 fast-bf16 kda"]
 TUNING_ROWS = 20  # of a GPU, at most
 WORTH = 0.01  # a gain, as a share; a prefill that gains less has no row
 
@@ -144,7 +145,7 @@ def data(row):
 
 def dtype(row):
     """What README says of the data."""
-    return data(row) if by_channel(row) else data(row).split("-")[-1].split(",")[0]
+    return data(row).split("-")[-1] if by_channel(row) else data(row).split("-")[-1].split(",")[0]
 
 
 def compared_table(rows, data, yardstick=False):
@@ -172,15 +173,15 @@ def ratio(row):
     return min(row["peers_ms"].values()) / row["ms"]
 
 
-def error_table(records):
-    """Errors on the same data, each library's from its latest run."""
+def error_table(rows, heads):
+    """Errors of prefills of 8192 tokens on the same data, each library's from the latest of the rows."""
     errors = {}
-    for row in in_time(records):
-        if row["op"] != "gdn_prefill" or (row["qk_heads"], row["v_heads"], row["seqlens"]) != (16, 32, [8192]):
+    for row in rows:
+        if row["op"] != "gdn_prefill" or ((row["qk_heads"], row["v_heads"]), row["seqlens"]) != (heads, [8192]):
             continue
         errors.setdefault(row["protocol"], {}).update(
             {name: (entry["error_o"], entry["error_state"])
-             for name, entry in row["contenders"].items() if "error_o" in entry})
+             for name, entry in row["contenders"].items() if "error_o" in entry and name != YARDSTICK})
     peers = sorted({name for found in errors.values() for name in found} - {"cubinery"})
     lines = []
     for protocol, found in sorted(errors.items()):
@@ -598,7 +599,9 @@ def results_page(records):
     lines += paragraph(
         "Of o and of the final states, against the recurrence in double precision: the root of the mean square over "
         "that of what is right, in percent. 16 key heads, 32 value heads, 8192 tokens; each library's latest run.")
-    lines += error_table(records.side_by_side)
+    lines += error_table(in_time(records.side_by_side), (16, 32))
+    if prefills := [row for row in records.kda if row["op"] == "gdn_prefill"]:
+        lines += paragraph("Of Kimi Delta Attention, 16 heads, 8192 tokens:") + error_table(prefills, (16, 16))
 
     lines += ["## The first prefill of a process", ""]
     lines += paragraph(
