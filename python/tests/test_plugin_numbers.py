@@ -50,8 +50,8 @@ def modes(problem):
 
 def play_decode(problem, given):
     if problem.conv_width > 0:
-        made = {"x": given.pop("x")[:, None], "weight": given.pop("conv_weight")}
-        made["state"] = given.pop("conv_state")
+        made = {"x": given.pop("x")[:, None], "state": given.pop("conv_state")}
+        made |= {name: given.pop(f"conv_{name}") for name in ("weight", "bias")}
         for name in ("state_indices", "pad_slot_id"):
             made[name] = given[name]
         made = convolution.gdn_conv(**made, **sizes(problem))

@@ -19,11 +19,6 @@ LENGTH, STEPS = 90, 4
 SLOTS = {"A": 5, "B": 9, "C": 11}
 
 
-def play_decode_with_bias(problem, given):
-    assert given.pop("conv_bias", None) is None
-    play_decode(problem, given)
-
-
 def play_prefill(problem, given):
     recurrence.gdn_prefill(
         **given, **modes(problem), checkpoint_mode=problem.checkpoints,
@@ -31,9 +26,7 @@ def play_prefill(problem, given):
     )  # fmt: skip
 
 
-PLAYED = {
-    Conv: play_conv, Decode: play_decode_with_bias, Prefill: play_prefill, Verify: play_verify,
-}  # fmt: skip
+PLAYED = {Conv: play_conv, Decode: play_decode, Prefill: play_prefill, Verify: play_verify}
 
 
 class Played(Engine):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cubinery.plugins import _launches
 from cubinery.plugins._common import Kernels
 from cubinery.plugins._sglang_layer import CHUNK, PAD, SglangLayer
 
@@ -52,25 +53,10 @@ def starts_of(bounds: Any) -> Any:
 def decode(
     served: Served, layer: Any, cache: Any, x: Any, a: Any, b: Any, out: Any, slots: Any
 ) -> None:
-    operators = served.kernels.operators
-    conv = operators.get("conv_decode")
-    windows = by_channel(served.layer.decay, cache.conv[0])
-    if conv is None:
-        given = {
-            "x": x, "conv_weight": layer.conv_weights, "conv_bias": layer.bias,
-            "conv_state": windows,
-        }  # fmt: skip
-    else:
-        q, k, v = served.layer.outputs(x)
-        # One token of each request: [N, 1, ..].
-        conv(
-            x[:, None], layer.conv_weights, layer.bias, q=q[:, None], k=k[:, None], v=v[:, None],
-            state=windows, state_indices=slots, pad_slot_id=PAD,
-        )  # fmt: skip
-        given = {"q": q, "k": k, "v": v, "enable_pdl": served.kernels.has_pdl}
-    operators["decode"](
-        g=a, beta=b, out=out, state=cache.temporal, state_indices=slots, pad_slot_id=PAD,
-        zero_padding=True, **gates(served, layer), **given,
+    _launches.decode(
+        served.kernels.operators, served.layer, x, layer.conv_weights, layer.bias,
+        by_channel(served.layer.decay, cache.conv[0]), slots, PAD, served.kernels.has_pdl,
+        g=a, beta=b, out=out, state=cache.temporal, zero_padding=True, **gates(served, layer),
     )  # fmt: skip
 
 
@@ -83,11 +69,9 @@ def prefill(
     operators = served.kernels.operators
     tokens = x.shape[0]
     q, k, v = served.layer.outputs(x)
-    made, given = {}, gates(served, layer)
-    if served.layer.gates_of_conv:
-        g, beta = (x.new_empty((tokens, layer.num_v_heads), dtype=served.f32) for _ in range(2))
-        made = {"a": a, "b": b, "g": g, "beta": beta, **given}
-        a, b, given = g, beta, {}
+    g, beta, made, given = _launches.prefill_gates(
+        served.layer, a, b, gates(served, layer), served.f32
+    )
     operators["conv"](
         x, layer.conv_weights, layer.bias, q=q, k=k, v=v, cu_seqlens=bounds,
         has_initial_state=has_state, state=by_channel(served.layer.decay, cache.conv[0]),
@@ -98,13 +82,13 @@ def prefill(
         "pad_slot_id": PAD, "zero_padding": True, "enable_pdl": served.kernels.has_pdl, **given,
     }  # fmt: skip
     if starts is None:
-        operators["prefill"](q, k, v, a, b, **shared)
+        operators["prefill"](q, k, v, g, beta, **shared)
         return None
     # As many rows as there may be: the host does not know how the tokens are shared out.
     rows = tokens // CHUNK + bounds.shape[0] - 1
     kept = cache.temporal.new_empty((rows, *cache.temporal.shape[1:]))
     operators["prefill_kept"](
-        q, k, v, a, b, checkpoints=kept, checkpoint_cu_starts=starts, **shared
+        q, k, v, g, beta, checkpoints=kept, checkpoint_cu_starts=starts, **shared
     )
     return kept[None]
 

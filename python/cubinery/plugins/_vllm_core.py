@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cubinery._core import version
 from cubinery._errors import Error
-from cubinery.plugins import _common
+from cubinery.plugins import _common, _launches
 from cubinery.plugins._common import Kernels, Place, Plugin
 from cubinery.plugins._vllm_layer import (
     KINDS, NORMS, NULL_BLOCK, Pools, Step, VllmLayer, problems, step_of, supported,
@@ -35,7 +35,7 @@ class Core(_Behind):  # type: ignore[misc]
     _cubinery_breaks: ClassVar[
         tuple[str, ...]
     ] = ()  # methods that no piecewise graph may have inside
-    _cubinery_padding: ClassVar[dict[str, Any]] = {"pad_slot_id": NULL_BLOCK}  # of decodes
+    _cubinery_padding: ClassVar[dict[str, Any]] = {}
     _cubinery_plugin: ClassVar[Plugin]
     _cubinery_vllm: Any  # what of vLLM it needs
     _cubinery_layer: VllmLayer
@@ -328,24 +328,12 @@ class Core(_Behind):  # type: ignore[misc]
         return {"z": z, "norm_weight": norm.weight, "norm_eps": epsilon}
 
     def _cubinery_decode(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
-        operators = self._cubinery_operators
         pools = self._cubinery_pools()
-        weight, slots = self._cubinery_weight(), step.slots_decoded
-        conv = operators.get("conv_decode")
-        if conv is None:
-            given = {"x": x, "conv_weight": weight, "conv_state": pools.window}
-        else:
-            q, k, v = self._cubinery_layer.outputs(x)
-            # One token of each request: [N, 1, ..].
-            conv(
-                x[:, None], weight, q=q[:, None], k=k[:, None], v=v[:, None], state=pools.window,
-                state_indices=slots, pad_slot_id=NULL_BLOCK,
-            )  # fmt: skip
-            given = {"q": q, "k": k, "v": v, "enable_pdl": self._cubinery_pdl}
-        operators["decode"](
-            g=a, beta=b, out=out, state=pools.state, state_indices=slots,
-            **self._cubinery_padding, **given, **self._cubinery_gates(),
-            **self._cubinery_normed(z),
+        _launches.decode(
+            self._cubinery_operators, self._cubinery_layer, x, self._cubinery_weight(), None,
+            pools.window, step.slots_decoded, NULL_BLOCK, self._cubinery_pdl,
+            g=a, beta=b, out=out, state=pools.state,
+            **self._cubinery_padding, **self._cubinery_gates(), **self._cubinery_normed(z),
         )  # fmt: skip
 
     def _cubinery_prefill(self, x: Any, b: Any, a: Any, z: Any, out: Any, step: Step) -> None:
@@ -363,13 +351,9 @@ class Core(_Behind):  # type: ignore[misc]
         if step.kept:
             shared["checkpoint_offsets"], shared["checkpoint_slots"] = step.kept
             windows, states = {"checkpoints": pools.window}, {"checkpoints": pools.state}
-        by_conv, by_prefill = self._cubinery_gates(), {}
-        if self._cubinery_layer.gates_of_conv:
-            f32 = self._cubinery_vllm.f32
-            g, beta = x.new_empty(a.shape, dtype=f32), x.new_empty(b.shape, dtype=f32)
-            by_conv.update(a=a, b=b, g=g, beta=beta)
-        else:
-            g, beta, by_conv, by_prefill = a, b, {}, by_conv
+        g, beta, by_conv, by_prefill = _launches.prefill_gates(
+            self._cubinery_layer, a, b, self._cubinery_gates(), self._cubinery_vllm.f32
+        )
         operators[conv](
             x, self._cubinery_weight(), q=q, k=k, v=v, state=pools.window, **by_conv, **windows,
             **shared,

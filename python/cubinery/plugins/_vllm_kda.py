@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from cubinery.plugins._vllm_core import Core
-from cubinery.plugins._vllm_layer import CHUNK, NULL_BLOCK, VllmLayer
+from cubinery.plugins._vllm_layer import CHUNK, VllmLayer
 from cubinery.plugins._vllm_places import GLM5_NEXT, K3, KIMI_LINEAR
 
 
@@ -16,7 +16,7 @@ class KdaCore(Core):
     """What the classes have in common."""
 
     # Outputs lie in memory that nobody has written.
-    _cubinery_padding: ClassVar[dict[str, Any]] = {"pad_slot_id": NULL_BLOCK, "zero_padding": True}
+    _cubinery_padding: ClassVar[dict[str, Any]] = {"zero_padding": True}
 
     def _cubinery_bound(self) -> float | None:
         bound: float | None = self.gate_lower_bound
