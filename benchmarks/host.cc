@@ -41,8 +41,15 @@ gdn::VerifyProblem verification() {
   return drafts;
 }
 
-GdnOperands operands_of(const Gpu& gpu, const GdnProblem& reference, int tokens) {
-  return bench::operands_of(gpu, reference, {tokens}, RowData{});
+// Of the model that decode_problem() is of.
+gdn::PrefillProblem prefill_problem() {
+  const gdn::DecodeProblem decode = decode_problem();
+  return {.heads = decode.heads, .inputs = decode.inputs, .states = decode.states, .varlen = true};
+}
+
+GdnOperands operands_of(const Gpu& gpu, const GdnProblem& reference, int tokens,
+                        std::size_t workspace_bytes = 0) {
+  return bench::operands_of(gpu, reference, {tokens}, RowData{}, workspace_bytes);
 }
 
 void put(Results* results, const std::string& name, double value, const char* unit) {
@@ -99,9 +106,29 @@ __global__ void scale(float* x, double by, int n) {
   launch_rows(gpu, quick, "text_", stream, launch, kernel, results);
 }
 
+// Two kernels each, of few tokens: the device must not be what takes the time.
+void prefill_launch_rows(const Gpu& gpu, bool quick, const DeviceStream& stream, Results* results) {
+  constexpr int kTokens = 64;
+  for (const gdn::Decay decay : {gdn::Decay::kHead, gdn::Decay::kChannel}) {
+    gdn::PrefillProblem problem = prefill_problem();
+    problem.inputs.decay = decay;
+    const gdn::Prefill prefill = gpu.context().prepare(problem).value();
+    const GdnOperands operands = operands_of(
+        gpu, problem, kTokens, prefill.workspace_bytes({.tokens = kTokens, .sequences = 1}));
+    const gdn::PrefillArgs args = operands.args(0);
+    const gdn::Workspace workspace = operands.workspace(0);
+    const auto launch = [&] { return prefill.launch(stream.get(), args, workspace).ok(); };
+    std::vector<double> us(quick ? 10 : 201);
+    for (double& each : us) each = microseconds_per_call(stream, quick ? 20 : 100, launch);
+    const std::string prefix = decay == gdn::Decay::kChannel ? "kda_" : "";
+    put(results, prefix + "prefill_launch_us", summarise(us).median, "us");
+  }
+}
+
 void all_launch_rows(const Gpu& gpu, bool quick, Results* results) {
   const DeviceStream stream = test::make_stream(gpu);
   text_launch_rows(gpu, quick, stream, results);
+  prefill_launch_rows(gpu, quick, stream, results);
   {
     const gdn::Decode decode = gpu.context().prepare(decode_problem()).value();
     const GdnOperands operands = operands_of(gpu, as_prefill(decode_problem()), 1);
@@ -131,12 +158,6 @@ Options with_cache(const Gpu& gpu, const std::string& dir) {
   options.cache_dir = dir;
   options.cache_layers.clear();
   return options;
-}
-
-// Of the model that decode_problem() is of.
-gdn::PrefillProblem prefill_problem() {
-  const gdn::DecodeProblem decode = decode_problem();
-  return {.heads = decode.heads, .inputs = decode.inputs, .states = decode.states, .varlen = true};
 }
 
 // `prefix`: of the rows' names.  The first get of a process opens more than later ones do: the
@@ -172,7 +193,8 @@ int first_result(const std::string& dir, int signal_fd) {
   const auto gpu = open_gpu(options);
   const gdn::Decode decode = gpu->context().prepare(decode_problem()).value();
   const std::size_t state_bytes = std::size_t{32} * 128 * 128 * 4;
-  const DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16), o(*gpu, 32 * 128 * 2);
+  const DeviceBuffer state(*gpu, state_bytes), rows(*gpu, 1 << 16),
+      o(*gpu, std::size_t{32} * 128 * 2);
   state.upload(std::vector<std::byte>(state_bytes));
   rows.upload(std::vector<std::byte>(rows.bytes()));
   gdn::DecodeArgs args;

@@ -2,9 +2,9 @@
 
     python_host.py [--out FILE.json] [--commit abc1234]
 
-One request of 16 key and 32 value heads (prefill: 64 tokens).  The calls follow each other without
-waiting for the GPU, which is faster than the host here; a round is 200 of them, and the figure is the
-median of 20 rounds.
+One request of 16 key and 32 value heads (prefill: 64 tokens), of Gated DeltaNet and of Kimi Delta
+Attention (kda_).  The calls follow each other without waiting for the GPU, which is faster than the
+host here; a round is 200 of them, and the figure is the median of 20 rounds.
 """
 
 import argparse
@@ -33,25 +33,25 @@ def host_us(torch: Any, call: Callable[[], Any]) -> float:
     return record.significant(statistics.median(rounds) * 1e6)
 
 
-def arrays(torch: Any, *lead: int) -> list[Any]:
+def arrays(torch: Any, decay: str, *lead: int) -> list[Any]:
     """q, k, v in bf16, g and beta in f32."""
     q, k, v = (
         torch.randn(*lead, heads, DIM, device="cuda").to(torch.bfloat16)
         for heads in (KEY_HEADS, KEY_HEADS, HEADS)
     )
-    gates = torch.rand(2, *lead, HEADS, device="cuda")
-    return [q, k, v, -gates[0], gates[1]]
+    g = -torch.rand(*lead, HEADS, *([DIM] if decay == "channel" else []), device="cuda")
+    return [q, k, v, g, torch.rand(*lead, HEADS, device="cuda")]
 
 
-def ours(torch: Any) -> dict[str, Callable[[], Any]]:
-    """Our calls by the names of their rows."""
+def ours(torch: Any, decay: str) -> dict[str, Callable[[], Any]]:
+    """Our calls by the names of their rows, without what is in front of each."""
     import cubinery
 
     context = cubinery.Context(torch.cuda.current_device())
-    heads = {"q_heads": KEY_HEADS, "k_heads": KEY_HEADS, "v_heads": HEADS}
+    heads = {"q_heads": KEY_HEADS, "k_heads": KEY_HEADS, "v_heads": HEADS, "decay": decay}
     decode = context.prepare(cubinery.DecodeProblem(**heads))
     prefill = context.prepare(cubinery.PrefillProblem(**heads))
-    one, many = arrays(torch, 1), arrays(torch, 1, TOKENS)
+    one, many = arrays(torch, decay, 1), arrays(torch, decay, 1, TOKENS)
     state = torch.zeros(1, HEADS, DIM, DIM, device="cuda")
     out, outs = torch.empty_like(one[2]), torch.empty_like(many[2])
     size = prefill.workspace_bytes(TOKENS, 1)
@@ -64,23 +64,26 @@ def ours(torch: Any) -> dict[str, Callable[[], Any]]:
     }
 
 
-def fla(torch: Any) -> dict[str, Callable[[], Any]]:
+def fla(torch: Any, decay: str) -> dict[str, Callable[[], Any]]:
     """FLA's calls; none without it."""
     try:
-        from fla.ops.gated_delta_rule import (
-            chunk_gated_delta_rule,
-            fused_recurrent_gated_delta_rule,
-        )
+        if decay == "channel":
+            from fla.ops.kda import chunk_kda as chunk, fused_recurrent_kda as recurrent
+        else:
+            from fla.ops.gated_delta_rule import (
+                chunk_gated_delta_rule as chunk,
+                fused_recurrent_gated_delta_rule as recurrent,
+            )
     except ImportError as error:
         print(f"fla is missing: {error}", file=sys.stderr)
         return {}
-    one, many = arrays(torch, 1, 1), arrays(torch, 1, TOKENS)
+    one, many = arrays(torch, decay, 1, 1), arrays(torch, decay, 1, TOKENS)
     state = torch.zeros(1, HEADS, DIM, DIM, device="cuda")
     given = {"initial_state": state, "output_final_state": True}
     q, k, v, g, beta = one
     return {
-        "fla_decode_us": lambda: fused_recurrent_gated_delta_rule(q, k, v, g, beta=beta, **given),
-        "fla_prefill_us": lambda: chunk_gated_delta_rule(*many, **given),
+        "fla_decode_us": lambda: recurrent(q, k, v, g, beta=beta, **given),
+        "fla_prefill_us": lambda: chunk(*many, **given),
     }
 
 
@@ -101,10 +104,11 @@ def main(arguments: list[str]) -> int:
     }
     results = record.Record(parsed.out, parsed.commit, head)
     with torch.no_grad():
-        for name, call in (ours(torch) | fla(torch)).items():
-            value = host_us(torch, call)
-            print(f"{name}: {value:g}")
-            results.add({"op": "host", "name": name, "value": value, "unit": "us"})
+        for decay, prefix in (("head", ""), ("channel", "kda_")):
+            for name, call in (ours(torch, decay) | fla(torch, decay)).items():
+                value = host_us(torch, call)
+                print(f"{prefix}{name}: {value:g}")
+                results.add({"op": "host", "name": prefix + name, "value": value, "unit": "us"})
     results.save()
     return 0
 

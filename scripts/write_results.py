@@ -39,6 +39,8 @@ HOST_NAMES = {
     "text_launch_over_bare": "the same of a kernel from a text, `Kernel::launch`",
     "verify_launch_over_bare": "the same of `Verify::launch`",
     "commit_launch_over_bare": "the same of `Commit::launch`",
+    "prefill_launch_us": "`Prefill::launch`, two kernels, host time",
+    "kda_prefill_launch_us": "the same of Kimi Delta Attention",
     "prepare_cold_ms": "`prepare` of decode, empty cache: compiles its kernels",
     "prepare_disk_ms": "`prepare` of decode, filled cache",
     "prepare_prefill_cold_ms": "`prepare` of prefill, empty cache",
@@ -52,6 +54,12 @@ HOST_NAMES = {
     "python_prefill_us": "prefill from Python, operator object, host time",
     "python_gdn_prefill_us": "the same through `gdn_prefill`, which infers the problem and allocates",
     "fla_prefill_us": "the same through FLA's `chunk_gated_delta_rule`",
+    "kda_python_decode_us": "decode step of Kimi Delta Attention from Python, operator object, host time",
+    "kda_python_gdn_decode_us": "the same through `gdn_decode`",
+    "kda_fla_decode_us": "the same through FLA's `fused_recurrent_kda`",
+    "kda_python_prefill_us": "prefill of Kimi Delta Attention from Python, operator object, host time",
+    "kda_python_gdn_prefill_us": "the same through `gdn_prefill`",
+    "kda_fla_prefill_us": "the same through FLA's `chunk_kda`",
     "import_cubinery_s": "`import cubinery`",
 }
 
