@@ -174,6 +174,46 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
   CHECK(most(regrets) < 0.25);
 }
 
+// The same of Kimi Delta Attention, of which an H200 measured every default: by configuration, us.
+// tests/data/tuning/channels.jsonl.
+TEST_CASE("TheModelsChoicesForDecaysOfChannelsAreNearTheBest", "[tuner]") {
+  const Target h200 = typical_target(kArch);
+  std::vector<double> regrets;
+  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/channels.jsonl");
+  for (std::string line; std::getline(file, line);) {
+    const auto row = nlohmann::json::parse(line);
+    const auto& shape = row["shape"];
+    gdn::PrefillProblem problem;
+    problem.heads = {.q = shape["q_heads"], .k = shape["k_heads"], .v = shape["v_heads"]};
+    problem.varlen = true;
+    problem.inputs = {.gate_dtype = DType::kBF16,
+                      .beta_dtype = DType::kBF16,
+                      .decay = gdn::Decay::kChannel,
+                      .gate_mode = row["gate_mode"] == "computed" ? gdn::GateMode::kComputed
+                                                                  : gdn::GateMode::kLowerBound,
+                      .beta_mode = gdn::BetaMode::kLogit,
+                      .use_qk_l2norm = true};
+    problem.states.location = gdn::StateLocation::kPool;
+    const gdn::PrefillSize size{.tokens = shape["tokens"],
+                                .sequences = shape["sequences"],
+                                .max_seqlen = shape.value("max_seqlen", 0)};
+    const Plan plan = test::planner_of(problem, h200).plan(nullptr);
+    const std::string chosen = to_text(plan.candidate(point_of(problem, size)).values());
+    std::vector<double> all;
+    for (const auto& [configuration, us] : row["us"].items()) all.push_back(us);
+    const std::string measured = chosen.substr(std::string("path=").size());
+    INFO(line << "\n" << chosen);
+    REQUIRE(row["us"].contains(measured));
+    const double here =
+        row["us"][measured].get<double>() / *std::min_element(all.begin(), all.end()) - 1;
+    UNSCOPED_INFO(shape << row["gate_mode"] << ": " << chosen << ", " << here);
+    regrets.push_back(here);
+  }
+  CHECK(regrets.size() == 138);
+  CHECK(mean(regrets) < 0.01);
+  CHECK(most(regrets) < 0.13);
+}
+
 // The name of a field or size and its text, of each in "a=1;b=2".
 std::vector<std::pair<std::string, std::string>> pairs_of(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> pairs;

@@ -52,7 +52,7 @@ struct CutCost {
 constexpr CutCost kMmaCut{.us = 12, .carry_us = 3, .share = 0.4};
 constexpr CutCost kWgmmaCut{.us = 6.5, .carry_us = 1.9, .share = 0.46};
 // Where channels have decays all heads have N and D.
-constexpr double kChannelShare = 0.9;
+constexpr double kChannelShare = 0.8;
 // The second kernel with wgmma, fitted with the above to 105 shapes on an H200 and on an H100:
 // cycles for a chunk when a block has the multiprocessor to itself, fixed and for each token; and
 // of the multiprocessor for each block, all for 128 key dims.
@@ -61,6 +61,17 @@ constexpr double kWgmmaTokenCycles = 19;
 constexpr double kWgmmaBlockCycles = 540;
 constexpr double kWgmmaBlockTokenCycles = 14.5;
 constexpr double kWgmmaRegisters = 168;
+// With a decay for each channel, fitted to 138 shapes on an H200
+// (tests/data/tuning/channels.jsonl). Times the cycles of a block by itself: with mma.sync, of two
+// warps and of more; with wgmma and more than three stages.
+constexpr double kChannelRows = 1.15;
+constexpr double kWideChannelRows = 1.45;
+constexpr double kManyStages = 0.89;
+// Times the time of the scan's bytes, which are mostly WY factors: with mma.sync, and with wgmma
+// and three stages where a block has a multiprocessor to itself, and where two share it.
+constexpr double kMmaBytes = 1.2;
+constexpr double kLoneBytes = 1.15;
+constexpr double kPairBytes = 0.93;
 // Where the scan makes its WY factors, one block for each multiprocessor: a chunk of 32 tokens with
 // key_dim = 128, and until the first WY factors are made.
 constexpr double kFusedCycles = 2120;
@@ -94,12 +105,14 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   if (key.wgmma) {
     const double rows = tokens * (1 + key.key_dim / 128.0) / 2;
     chunk.lone = kWgmmaCycles + rows * kWgmmaTokenCycles;
+    if (has_channel_decays(key) && key.stages > 3) chunk.lone *= kManyStages;
     chunk.warp = (kWgmmaBlockCycles + rows * kWgmmaBlockTokenCycles) / key.warps;
     return chunk;
   }
   chunk.lone = kScanCycles + tokens * (kScanTokenCycles + kScanRowCycles * key.key_dim / 128);
   if (is_f32) chunk.lone *= kF32Lone;
   if (!copies_far_ahead(key)) chunk.lone *= kScanTwoStages;
+  if (has_channel_decays(key)) chunk.lone *= key.warps > 2 ? kWideChannelRows : kChannelRows;
   chunk.warp = flop * (is_f32 ? kF32Products : 1) / target.mma_flop_per_clock_per_sm +
                operands / kSharedBytesPerClock;
   chunk.copy = stage_bytes(key) / kL2BytesPerClock;
@@ -147,8 +160,18 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   const double work = scan_of(blocks, chunks_of(load.length));
   // The longest sequence goes on when the others have ended.
   const double tail = scan_of(per_sequence, chunks_of(load.longest));
-  const double bytes = static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads *
-                       key.chunk_size * 2 * key.value_dim * size_of(key.dtype);
+  // Of a chunk and head: v and o; of channels, WY factors for each block of columns.
+  double row = key.chunk_size * 2.0 * key.value_dim * size_of(key.dtype);
+  if (has_channel_decays(key)) {
+    row += wy_bytes(key) * (key.value_dim / (16.0 * key.warps));
+    if (!key.wgmma) {
+      row *= kMmaBytes;
+    } else if (key.stages <= 3) {
+      row *= blocks > target.sm_count ? kPairBytes : kLoneBytes;
+    }
+  }
+  const double bytes =
+      static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads * row;
   const double states = static_cast<double>(load.sequences) * load.heads * state_bytes(key);
   const double waves = ceil_div(blocks, places);
   return waves * kScanBlockUs + states / copy_rate(target) +

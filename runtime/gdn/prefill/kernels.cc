@@ -255,6 +255,13 @@ std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
     const PrefillKernels fitted{.chunks = keys.chunks,
                                 .scan = with_stages_in(target.shared_bytes_per_block, keys.scan)};
     if (fit(fitted, problem, target)) found.push_back(fitted);
+    // Blocks that have a multiprocessor to themselves.
+    PrefillKernels deep = fitted;
+    deep.scan.stages = 6;
+    if (!is_fused && has_channel_decays(deep.scan) && deep.scan.wgmma &&
+        fit(deep, problem, target)) {
+      found.push_back(deep);
+    }
     // Two heads' halves, each with its own producers, were never faster than a whole one.
     if (is_fused && !found.empty()) break;
   }
