@@ -62,13 +62,13 @@ constexpr double kWgmmaBlockCycles = 540;
 constexpr double kWgmmaBlockTokenCycles = 14.5;
 constexpr double kWgmmaRegisters = 168;
 // With a decay for each channel, fitted to 138 shapes on an H200
-// (tests/data/tuning/channels.jsonl). Times the cycles of a block by itself: with mma.sync, of two
-// warps and of more; with wgmma and more than three stages.
+// (tests/data/tuning/channels.jsonl).  Times the cycles of a block by itself: with mma.sync, of two
+// warps and of more; with wgmma and so many stages that a multiprocessor holds one block.
 constexpr double kChannelRows = 1.15;
 constexpr double kWideChannelRows = 1.45;
-constexpr double kManyStages = 0.89;
+constexpr double kDeepRows = 0.89;
 // Times the time of the scan's bytes, which are mostly WY factors: with mma.sync, and with wgmma
-// and three stages where a block has a multiprocessor to itself, and where two share it.
+// and fewer stages where a block has a multiprocessor to itself, and where two share it.
 constexpr double kMmaBytes = 1.2;
 constexpr double kLoneBytes = 1.15;
 constexpr double kPairBytes = 0.93;
@@ -105,7 +105,6 @@ ScanChunk scan_chunk(const GdnPrefillScanKey& key, const Target& target) {
   if (key.wgmma) {
     const double rows = tokens * (1 + key.key_dim / 128.0) / 2;
     chunk.lone = kWgmmaCycles + rows * kWgmmaTokenCycles;
-    if (has_channel_decays(key) && key.stages > 3) chunk.lone *= kManyStages;
     chunk.warp = (kWgmmaBlockCycles + rows * kWgmmaBlockTokenCycles) / key.warps;
     return chunk;
   }
@@ -136,7 +135,9 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   const double places = target.sm_count * most;
   const double per_sequence = load.heads * (key.value_dim / (16.0 * key.warps));
   const double blocks = static_cast<double>(load.sequences) * per_sequence;
-  const ScanChunk chunk = scan_chunk(key, target);
+  const bool is_deep = key.wgmma && has_channel_decays(key) && most < 2;
+  ScanChunk chunk = scan_chunk(key, target);
+  if (is_deep) chunk.lone *= kDeepRows;
   const double block = key.warps * chunk.warp + kScanCopyShare * chunk.copy;
   const auto chunks_of = [&](std::int64_t tokens) {
     return ceil_div(static_cast<double>(tokens), key.chunk_size);
@@ -166,7 +167,7 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
     row += wy_bytes(key) * (key.value_dim / (16.0 * key.warps));
     if (!key.wgmma) {
       row *= kMmaBytes;
-    } else if (key.stages <= 3) {
+    } else if (!is_deep) {
       row *= blocks > target.sm_count ? kPairBytes : kLoneBytes;
     }
   }
