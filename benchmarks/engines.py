@@ -5,6 +5,7 @@ probabilities, speed, and what was compiled.
     python3 benchmarks/engines.py --out engines.json
     python3 benchmarks/engines.py --kinds qwen3_5 --scenarios plain,drafts --modes off,cold,offline
     python3 benchmarks/engines.py --modes off,pack --cubinery build/cli/cubinery --tp 2
+    python3 benchmarks/engines.py --kinds kimi_linear --scenarios plain   # Kimi Delta Attention
 
 Modes, each run in a process of its own:
 
@@ -155,7 +156,9 @@ def show(record: dict[str, Any]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("--kinds", default=",".join(models.KINDS))
+    parser.add_argument(
+        "--kinds", default="qwen3_5,qwen3_next", help=f"of {', '.join(models.KINDS)}"
+    )
     parser.add_argument("--scenarios", default=",".join(run_vllm.SCENARIOS))
     parser.add_argument("--modes", default=",".join(MODES))
     parser.add_argument("--prefill-backend", default="auto", help="vLLM's, of the mode off")

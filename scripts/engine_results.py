@@ -1,8 +1,9 @@
 """Tables of what was measured in engines, for scripts/write_results.py, from benchmarks/results/engines."""
 import json
 
-KINDS = {"qwen3_5": "Qwen3.5", "qwen3_next": "Qwen3-Next"}
+KINDS = {"qwen3_5": "Qwen3.5", "qwen3_next": "Qwen3-Next", "kimi_linear": "Kimi-Linear"}
 LAYERS = {"kda": "Kimi Delta Attention with 32 heads"}  # others are Gated DeltaNet's
+KDA_KINDS = {"kimi_linear"}  # so are other models
 README_LOADS = (("plain", "decode_1"), ("plain", "decode_16"), ("plain", "decode_64"), ("plain", "prefill_16k"),
                 ("drafts", "decode_16"))
 
@@ -12,10 +13,16 @@ def read(folder):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
+def of_gdn(record):
+    """Its rows of Gated DeltaNet."""
+    return [] if record.get("layer") in LAYERS else [row for row in record["rows"] if row.get("kind") not in KDA_KINDS]
+
+
 def of_one_gpu(records):
-    """Those of the GPU that was measured last: README and the picture show one."""
-    gpu = max(records, key=lambda record: (record["date"], record["gpu"]))["gpu"]
-    return [record for record in records if record["gpu"] == gpu]
+    """Those with Gated DeltaNet of the GPU where it was measured last: README and the picture show one."""
+    shown = [record for record in records if of_gdn(record)]
+    gpu = max(shown, key=lambda record: (record["date"], record["gpu"]))["gpu"]
+    return [record for record in shown if record["gpu"] == gpu]
 
 
 def what(load, scenario):
@@ -61,10 +68,12 @@ def _measured(record):
 
 def section(records, paragraph, table):
     """Lines of docs/results.md."""
+    with_kda = any(row.get("kind") in KDA_KINDS for record in records for row in record["rows"])
+    both = " (Kimi-Linear: 32 of both)" if with_kda else ""
     lines = ["## In an engine", "", "![One layer in an engine](plots/engines.svg)", ""]
     lines += paragraph(
         "The core of one linear layer, all that an engine runs between its projections: the convolution, gates, norms, "
-        "the recurrence, and in vLLM's decode the gated norm. 16 key and 32 value heads of 128 x 128, tensor parallel 1, "
+        f"the recurrence, and in vLLM's decode the gated norm. 16 key and 32 value heads of 128 x 128{both}, tensor parallel 1, "
         "decode in CUDA graphs. In vLLM it is the GPU's time in a step that one of two runs has and the other has not, "
         "over the model's linear layers: what both launch cancels out. Then the whole step of a small random model on the "
         "GPU, and tokens a second on the clock, the fastest run of each, where the host's time counts too and differs by a fifth from "
@@ -95,7 +104,7 @@ def readme(records, paragraph, table):
     """Lines of README: one engine's rows."""
     ours = [record for record in of_one_gpu(records) if record["engine"].startswith("vLLM")]
     record, rows = ours[0], {}
-    for row in (row for each in ours for row in each["rows"]):
+    for row in (row for each in ours for row in of_gdn(each)):
         rows.setdefault((row["scenario"], row["load"]), row)
     cells = [[what(load, scenario), *_layer(rows[scenario, load]), _step(rows[scenario, load])[2]]
              for scenario, load in README_LOADS if (scenario, load) in rows]
@@ -108,9 +117,7 @@ def bars(records):
     DeltaNet."""
     shown = []
     for record in of_one_gpu(records):
-        if record.get("layer") in LAYERS:
-            continue
-        for row in record["rows"]:
+        for row in of_gdn(record):
             label = f"{record['engine'].split()[0]}, {what(row['load'], row.get('scenario', ''))}"
             shown.append((row["load"].startswith("prefill"), label, row["layer_us_alone"], row["layer_us"]))
     return [[bar[1:] for bar in shown if bar[0] == prefill] for prefill in (False, True)]

@@ -9,6 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from cubinery import problems_for_model
 from cubinery.compat import transformers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -299,7 +300,29 @@ def test_records_of_engines_say_which_layer():
     assert "SGLang 1.0, Test GPU, PyTorch 2, the engine's prefill by Triton; commit abc" in lines[5]
     assert lines[7].startswith("Kimi Delta Attention with 32 heads, SGLang 1.0, Test GPU")
     assert lines[6] == lines[8] == ["decode, 1 request", "8.0 us", "4.0 us", "2.00x"]
-    assert engine_results.bars(records)[0] == [("SGLang, decode, 1 request", 8.0, 4.0)]
+    model = record | {"rows": [row | {"kind": "kimi_linear"} for row in record["rows"]]}
+    model |= {"gpu": "Newer GPU", "date": "2026-12-02"}
+    assert engine_results.bars([*records, model])[0] == [("SGLang, decode, 1 request", 8.0, 4.0)]
+
+
+def test_kimi_linear_is_configured_as_vllm_and_prewarm_read_it(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "engines"))
+    import models
+
+    saved = {
+        "model_type": "kimi_linear", "num_experts": 256, "linear_num_heads": 16,
+        "linear_head_dim": 128, "linear_conv_kernel_dim": 3,
+    }  # fmt: skip
+    config = models._as_checkpoints(saved)
+    assert "num_experts" not in config  # vLLM would make experts
+    layers = config["linear_attn_config"]
+    linear, full = layers["kda_layers"], layers["full_attn_layers"]
+    assert len(linear) == models.LINEAR_LAYERS and full[0] == 4
+    assert sorted(linear + full) == list(range(1, models.LAYERS + 1))  # counted from 1
+    config = {"model_type": "kimi_linear", "linear_attn_config": layers}
+    decode = problems_for_model(config).decode_with_conv
+    assert (decode.v_heads, decode.key_dim, decode.conv_width) == (16, 128, 3)
+    assert decode.decay == "channel"
 
 
 def test_layer_times_leave_out_what_both_runs_launch(monkeypatch):
