@@ -147,26 +147,39 @@ TEST_CASE("TheModelsChoicesAreNearTheBestOnTheH200", "[tuner]") {
   CHECK(mean(prefill.any) < 0.04);
 }
 
+std::vector<nlohmann::json> recorded_rows(const std::string& name) {
+  std::vector<nlohmann::json> rows;
+  std::ifstream file(kRecorded + "/" + name);
+  for (std::string line; std::getline(file, line);) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+// What a row's `shape` says.
+gdn::PrefillProblem prefill_of(const nlohmann::json& shape) {
+  gdn::PrefillProblem problem;
+  problem.heads = {.q = shape["q_heads"], .k = shape["k_heads"], .v = shape["v_heads"]};
+  problem.varlen = true;
+  return problem;
+}
+gdn::PrefillSize size_of(const nlohmann::json& shape) {
+  return {.tokens = shape["tokens"],
+          .sequences = shape["sequences"],
+          .max_seqlen = shape.value("max_seqlen", 0)};
+}
+
 // By the times of both paths' defaults on an H200, the fastest of each:
 // tests/data/tuning/split.jsonl.
 TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
   std::vector<double> regrets;
-  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/split.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto row = nlohmann::json::parse(line);
-    const auto& shape = row["shape"];
-    gdn::PrefillProblem problem;
-    problem.heads = {.q = shape["q_heads"], .k = shape["k_heads"], .v = shape["v_heads"]};
-    problem.varlen = true;
+  for (const nlohmann::json& row : recorded_rows("split.jsonl")) {
+    gdn::PrefillProblem problem = prefill_of(row["shape"]);
     problem.inputs.use_qk_l2norm = true;
-    const gdn::PrefillSize size{.tokens = shape["tokens"],
-                                .sequences = shape["sequences"],
-                                .max_seqlen = shape.value("max_seqlen", 0)};
+    const Point at = point_of(problem, size_of(row["shape"]));
     const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
-    const bool splits = path_of(plan.candidate(point_of(problem, size)).values()) == "segments";
+    const bool splits = path_of(plan.candidate(at).values()) == "segments";
     const double portable = row["portable_us"], split = row["split_us"];
     const double here = (splits ? split : portable) / std::min(split, portable) - 1;
-    UNSCOPED_INFO(line << ": " << (splits ? "segments" : "portable") << ", " << here);
+    UNSCOPED_INFO(row << ": " << (splits ? "segments" : "portable") << ", " << here);
     regrets.push_back(here);
   }
   CHECK(regrets.size() > 100);
@@ -179,13 +192,8 @@ TEST_CASE("TheModelSplitsWhereThatIsFaster", "[tuner]") {
 TEST_CASE("TheModelsChoicesForDecaysOfChannelsAreNearTheBest", "[tuner]") {
   const Target h200 = typical_target(kArch);
   std::vector<double> regrets;
-  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/channels.jsonl");
-  for (std::string line; std::getline(file, line);) {
-    const auto row = nlohmann::json::parse(line);
-    const auto& shape = row["shape"];
-    gdn::PrefillProblem problem;
-    problem.heads = {.q = shape["q_heads"], .k = shape["k_heads"], .v = shape["v_heads"]};
-    problem.varlen = true;
+  for (const nlohmann::json& row : recorded_rows("channels.jsonl")) {
+    gdn::PrefillProblem problem = prefill_of(row["shape"]);
     problem.inputs = {.gate_dtype = DType::kBF16,
                       .beta_dtype = DType::kBF16,
                       .decay = gdn::Decay::kChannel,
@@ -194,19 +202,17 @@ TEST_CASE("TheModelsChoicesForDecaysOfChannelsAreNearTheBest", "[tuner]") {
                       .beta_mode = gdn::BetaMode::kLogit,
                       .use_qk_l2norm = true};
     problem.states.location = gdn::StateLocation::kPool;
-    const gdn::PrefillSize size{.tokens = shape["tokens"],
-                                .sequences = shape["sequences"],
-                                .max_seqlen = shape.value("max_seqlen", 0)};
+    const Point at = point_of(problem, size_of(row["shape"]));
     const Plan plan = test::planner_of(problem, h200).plan(nullptr);
-    const std::string chosen = to_text(plan.candidate(point_of(problem, size)).values());
+    const std::string chosen = to_text(plan.candidate(at).values());
     std::vector<double> all;
     for (const auto& [configuration, us] : row["us"].items()) all.push_back(us);
     const std::string measured = chosen.substr(std::string("path=").size());
-    INFO(line << "\n" << chosen);
+    INFO(row << "\n" << chosen);
     REQUIRE(row["us"].contains(measured));
     const double here =
         row["us"][measured].get<double>() / *std::min_element(all.begin(), all.end()) - 1;
-    UNSCOPED_INFO(shape << row["gate_mode"] << ": " << chosen << ", " << here);
+    UNSCOPED_INFO(row["shape"] << row["gate_mode"] << ": " << chosen << ", " << here);
     regrets.push_back(here);
   }
   CHECK(regrets.size() == 138);
@@ -274,9 +280,7 @@ std::pair<Rung, std::string> answer_to(const TuningResult& result,
 // the figures.
 TEST_CASE("WhatWasFastestOnTheOtherGpuIsNearTheBest", "[tuner]") {
   std::map<std::pair<std::string, std::string>, std::vector<double>> regrets;
-  std::ifstream file(CUBINERY_TEST_DIR "/data/tuning/two_gpus.jsonl");
-  std::vector<nlohmann::json> rows;
-  for (std::string line; std::getline(file, line);) rows.push_back(nlohmann::json::parse(line));
+  const std::vector<nlohmann::json> rows = recorded_rows("two_gpus.jsonl");
   std::map<std::string, std::vector<TuningResult>> recorded;
   for (const char* gpu : {"NVIDIA H200", "NVIDIA H100 80GB HBM3"})
     recorded[gpu] = recorded_results(rows, gpu);
