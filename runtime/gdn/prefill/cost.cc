@@ -133,7 +133,8 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
                                              kScanStateRegisters * key.key_dim / 128;
   const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
   const double places = target.sm_count * most;
-  const double per_sequence = load.heads * (key.value_dim / (16.0 * key.warps));
+  const double slices = key.value_dim / (16.0 * key.warps);  // blocks of a head
+  const double per_sequence = load.heads * slices;
   const double blocks = static_cast<double>(load.sequences) * per_sequence;
   const bool is_deep = key.wgmma && has_channel_decays(key) && most < 2;
   ScanChunk chunk = scan_chunk(key, target);
@@ -164,7 +165,7 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   // Of a chunk and head: v and o; of channels, WY factors for each block of columns.
   double row = key.chunk_size * 2.0 * key.value_dim * size_of(key.dtype);
   if (has_channel_decays(key)) {
-    row += wy_bytes(key) * (key.value_dim / (16.0 * key.warps));
+    row += wy_bytes(key) * slices;
     if (!key.wgmma) {
       row *= kMmaBytes;
     } else if (!is_deep) {

@@ -258,8 +258,7 @@ std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,
     // Blocks that have a multiprocessor to themselves.
     PrefillKernels deep = fitted;
     deep.scan.stages = 6;
-    if (!is_fused && has_channel_decays(deep.scan) && deep.scan.wgmma &&
-        fit(deep, problem, target)) {
+    if (has_channel_decays(deep.scan) && deep.scan.wgmma && fit(deep, problem, target)) {
       found.push_back(deep);
     }
     // Two heads' halves, each with its own producers, were never faster than a whole one.
