@@ -69,6 +69,9 @@ double microseconds_per_call(const DeviceStream& stream, int launches, const Cal
   return seconds * 1e6 / launches;
 }
 
+// Of which a row is the median.
+int rounds(bool quick) { return quick ? 10 : 201; }
+
 // `prefix`: of the rows' names.  `launch` is the operator's, of `kernel`.
 template <class Launch>
 void launch_rows(const Gpu& gpu, bool quick, const std::string& prefix, const DeviceStream& stream,
@@ -77,7 +80,7 @@ void launch_rows(const Gpu& gpu, bool quick, const std::string& prefix, const De
   // Fewer than the driver's queue takes: a full queue makes the host wait for the device.
   const int launches = quick ? 100 : 500;
   std::vector<double> ours, bare;
-  for (int i = 0; i < (quick ? 10 : 201); ++i) {
+  for (int i = 0; i < rounds(quick); ++i) {
     ours.push_back(microseconds_per_call(stream, launches, [&] { return launch().ok(); }));
     bare.push_back(microseconds_per_call(
         stream, launches, [&] { return prepared.launch(stream.get()) == CUDA_SUCCESS; }));
@@ -106,7 +109,8 @@ __global__ void scale(float* x, double by, int n) {
   launch_rows(gpu, quick, "text_", stream, launch, kernel, results);
 }
 
-// Two kernels each, of few tokens: the device must not be what takes the time.
+// Of few tokens, and fewer launches: each has up to two kernels, and the device must not be what
+// takes the time.
 void prefill_launch_rows(const Gpu& gpu, bool quick, const DeviceStream& stream, Results* results) {
   constexpr int kTokens = 64;
   for (const gdn::Decay decay : {gdn::Decay::kHead, gdn::Decay::kChannel}) {
@@ -118,7 +122,7 @@ void prefill_launch_rows(const Gpu& gpu, bool quick, const DeviceStream& stream,
     const gdn::PrefillArgs args = operands.args(0);
     const gdn::Workspace workspace = operands.workspace(0);
     const auto launch = [&] { return prefill.launch(stream.get(), args, workspace).ok(); };
-    std::vector<double> us(quick ? 10 : 201);
+    std::vector<double> us(rounds(quick));
     for (double& each : us) each = microseconds_per_call(stream, quick ? 20 : 100, launch);
     const std::string prefix = decay == gdn::Decay::kChannel ? "kda_" : "";
     put(results, prefix + "prefill_launch_us", summarise(us).median, "us");

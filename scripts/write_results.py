@@ -39,7 +39,7 @@ HOST_NAMES = {
     "text_launch_over_bare": "the same of a kernel from a text, `Kernel::launch`",
     "verify_launch_over_bare": "the same of `Verify::launch`",
     "commit_launch_over_bare": "the same of `Commit::launch`",
-    "prefill_launch_us": "`Prefill::launch`, two kernels, host time",
+    "prefill_launch_us": "`Prefill::launch`, host time",
     "kda_prefill_launch_us": "the same of Kimi Delta Attention",
     "prepare_cold_ms": "`prepare` of decode, empty cache: compiles its kernels",
     "prepare_disk_ms": "`prepare` of decode, filled cache",
