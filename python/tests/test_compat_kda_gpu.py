@@ -188,14 +188,15 @@ def test_vllm_fused_decode(heads, layout, normed, lower_bound):
     windows = made(slots, 3, channels).mT
     if layout == "columns":
         windows = windows.contiguous()
-    wide = made(requests, channels + heads * K)  # q, k, v and the output's gate
-    gate = wide[:, channels:].unflatten(1, (heads, K))
+    # q, k, v and the output's gate; alone they lie in no vectors, as in vLLM's test.
+    wide = made(requests, channels + (heads * K if normed else 17))
+    gate = wide[:, channels:].unflatten(1, (heads, K)) if normed else None
     x = {
         "x": wide[:, :channels], "weight": made(3, 4, heads * K, dtype="f32"), "bias": None,
         "conv_state": windows, "raw_g": made(1, requests, heads, K),
         "raw_beta": made(1, requests, heads), **parameters(random, heads),
         "state": made(slots, heads, K, K, dtype="f32"), "lower_bound": lower_bound,
-        "output_gate": gate if normed else None, "norm_eps": 1e-5,
+        "output_gate": gate, "norm_eps": 1e-5,
         "norm_weight": made(K, dtype="f32") if normed else None,
         "state_indices": indices(3, 1, 0, 7, 2),
     }  # fmt: skip

@@ -119,7 +119,9 @@ def test_vllm_of_glm_and_bailing(launched):
 @pytest.mark.parametrize("layout", ["channels", "columns"])
 @pytest.mark.parametrize("normed", [False, True])
 @pytest.mark.parametrize("heads", [H, 12])
-def test_vllm_fused_decode(gpu, context, monkeypatch, layout, normed, heads):
+@pytest.mark.parametrize("gap", [16, 17])
+def test_vllm_fused_decode(gpu, context, monkeypatch, layout, normed, heads, gap):
+    """Rows of x that the kernel cannot read in vectors are copied."""
     monkeypatch.setattr(_vllm_kda, "context_for", lambda given, name, array: context)
     found, launch = [], Decode.__call__
 
@@ -133,8 +135,9 @@ def test_vllm_fused_decode(gpu, context, monkeypatch, layout, normed, heads):
     if layout == "channels":
         windows = half(SLOTS, W - 1, channels).swapaxes(1, 2)
     norm = {"output_gate": half(N, 2, heads, D)[:, 0], "norm_weight": single(D)}
+    x = half(N, channels + gap)[:, :channels]
     out = vllm.fused_kda_decode(
-        half(N, channels + 16)[:, :channels], single(3, W, heads * D), None, windows,
+        x, single(3, W, heads * D), None, windows,
         half(1, N, heads, D), half(1, N, heads), single(heads), single(heads * D), READ,
         np.zeros((SLOTS, heads, D, D), np.float32), lower_bound=-5.0, **(norm if normed else {}),
     )  # fmt: skip
@@ -147,6 +150,7 @@ def test_vllm_fused_decode(gpu, context, monkeypatch, layout, normed, heads):
     }  # fmt: skip
     assert {name: getattr(problem, name) for name in expected} == expected
     assert named["conv_weight"].shape == (channels, W) and named["pad_slot_id"] == 0
+    assert np.shares_memory(named["x"], x) == (gap % 4 == 0)
 
 
 def test_weights_that_lie_as_the_kernel_reads_them_are_not_copied(gpu, context, monkeypatch):

@@ -155,6 +155,14 @@ def unit_rows(array: Any) -> Any:
     return _copied(array)
 
 
+def vector_rows(array: Any, width: int) -> Any:
+    """`array` [rows, channels], or a copy if its rows do not begin at multiples of `width` elements."""
+    array = unit_rows(array)
+    if array.shape[0] <= 1 or strides(array)[0] % width == 0:
+        return array
+    return _copied(array)
+
+
 def whole_matrices(state: Any) -> Any:
     """A state that is only read, or a copy where its matrices do not lie without gaps."""
     if state is None or strides(state)[-2:] == (state.shape[-1], 1):

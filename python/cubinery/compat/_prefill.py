@@ -155,7 +155,7 @@ def _checkpoints_at(
     function: str, states: Any, offsets: Any, shape: tuple[int, ...], ends: tuple[Any, Any]
 ) -> dict[str, Any]:
     """functional.gdn_prefill's options of a state of each sequence that is kept after `offsets` [N]
-    of its tokens."""
+    of its tokens, where a chunk ends there."""
     if (states is None) != (offsets is None):
         raise InvalidArgumentError(
             f"{function}: checkpoint_state and checkpoint_offsets belong together"
@@ -168,7 +168,7 @@ def _checkpoints_at(
         _require_same_dtype(function, "checkpoint_state", states, name, end)
     arguments.require_shape(function, "checkpoint_offsets", offsets, shape[:1])
     tokens = _arrays.empty(offsets, (shape[0], 1), "i32")
-    tokens[:, 0] = offsets
+    tokens[:, 0] = offsets * (offsets % _FLASH_KDA_CHUNK == 0)
     return {
         "checkpoints": states,
         "checkpoint_mode": "at",

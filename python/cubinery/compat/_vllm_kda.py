@@ -296,8 +296,9 @@ def flashkda_fwd(
     """vLLM's torch.ops._flashkda_C.fwd: flash_kda.fwd() with checkpoints.
 
     `checkpoint_state` [N, H, V, K], of the states' dtype, receives the state of each sequence after
-    `checkpoint_offsets` [N] of its tokens, multiples of 16; where that is 0 or less its row is left
-    as it is.  `workspace` is FlashKDA's: it is not read.
+    `checkpoint_offsets` [N] of its tokens; where that is no multiple of 16, or 0 or less, its row is
+    left as it is.  o of a sequence with fewer tokens is NaN.  `workspace` is FlashKDA's: it is not
+    read.
 
     Raises as that does, and InvalidArgumentError for one of the two without the other.
     """
@@ -386,8 +387,9 @@ def fused_kda_decode(
     o / sqrt(mean(o^2) + norm_eps) * norm_weight * sigmoid(output_gate).  Returns out, with zeros
     where the slot is padding (vLLM computes on slot 0).
 
-    Any number of heads; W from 2 to 4.  The kernel reads weights as [3 H K, W]: unless the memory of
-    `weight` lies as [3, H K, W], that is a copy in each call.
+    Any number of heads; W from 2 to 4.  The kernel reads weights as [3 H K, W] and rows of x at
+    multiples of 4 elements: unless the memory of `weight` lies as [3, H K, W], and x so, each is a
+    copy in each call.
     """
     name = "vllm.fused_kda_decode"
     arguments.refuse_unknown(name, kwargs)
@@ -427,7 +429,7 @@ def fused_kda_decode(
     operator(
         g=g, beta=beta, A_log=gates["A_log"], dt_bias=dt_bias, lower_bound=lower_bound, out=out[0],
         state=state, state_indices=state_indices, z=z, norm_weight=norm_weight,
-        norm_eps=None if z is None else norm_eps, x=x,
+        norm_eps=None if z is None else norm_eps, x=arguments.vector_rows(x, 4),
         conv_weight=weight.swapaxes(1, 2).reshape(channels, -1), conv_bias=bias,
         conv_state=conv_state, **engines.zeroed_padding(name, pad_slot_id),
     )  # fmt: skip
