@@ -76,7 +76,7 @@ def section(records, paragraph, table):
         f"the recurrence, and in vLLM's decode the gated norm. 16 key and 32 value heads of 128 x 128{both}, tensor parallel 1, "
         "decode in CUDA graphs. In vLLM it is the GPU's time in a step that one of two runs has and the other has not, "
         "over the model's linear layers: what both launch cancels out. Then the whole step of a small random model on the "
-        "GPU, and tokens a second on the clock, the fastest run of each, where the host's time counts too and differs by a fifth from "
+        "GPU, and tokens a second on the clock, the fastest run of each, where the host's time counts too and differs by up to a half from "
         "process to process. "
         "[benchmarks.md](benchmarks.md) says how to repeat it.")
     for record in records:
