@@ -24,16 +24,19 @@ _FP8 = ("f8e4m3", "f8e5m2")
 _LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
 _ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8}
 _dtype_names: dict[Any, str] = {}
+_LIBRARIES = ("torch", "cupy", "jax", "numpy")
+_library_names: dict[type, str] = {}  # "": another one's
 
 
 def library(array: Any) -> ModuleType | None:
     """The top-level module that the array's type comes from: torch, cupy, jax or numpy, else None."""
-    for cls in type(array).__mro__:
-        name = cls.__module__.partition(".")[0]
-        name = "jax" if name == "jaxlib" else name
-        if name in ("torch", "cupy", "jax", "numpy"):
-            return sys.modules.get(name)
-    return None
+    cls = type(array)
+    name = _library_names.get(cls)
+    if name is None:
+        modules = (base.__module__.partition(".")[0] for base in cls.__mro__)
+        names = ("jax" if module == "jaxlib" else module for module in modules)
+        name = _library_names[cls] = next((n for n in names if n in _LIBRARIES), "")
+    return sys.modules.get(name)
 
 
 def library_name(array: Any) -> str:
