@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <optional>
 
@@ -123,20 +122,6 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
     }
   }
   return jobs;
-}
-
-Result<Shard> parse_shard(std::string_view text) {
-  Shard shard;
-  const char* end = text.data() + text.size();
-  const auto [slash, first] = std::from_chars(text.data(), end, shard.index);
-  if (first == std::errc() && slash != end && *slash == '/') {
-    const auto [stop, second] = std::from_chars(slash + 1, end, shard.count);
-    if (second == std::errc() && stop == end && shard.index >= 1 && shard.index <= shard.count) {
-      return shard;
-    }
-  }
-  return Status(Code::kInvalidArgument,
-                fmt::format("--shard {}; accepted: i/n with 1 <= i <= n, such as 2/8", text));
 }
 
 std::vector<Job> select_shard(std::vector<Job> jobs, const Shard& shard) {

@@ -11,6 +11,7 @@
 #include "cli/asked_kernel.h"
 #include "cli/left_out.h"
 #include "cli/model_config.h"
+#include "cli/shard.h"
 #include "cubinery/fields.h"
 #include "cubinery/status.h"
 #include "runtime/registry/operators.h"
@@ -38,15 +39,6 @@ Result<std::vector<Job>> plan_jobs(const std::vector<Request>& requests,
                                    const ResultsByOperator& results = {},
                                    const std::vector<std::string>& paths = {},
                                    LeftOuts* left_out = nullptr);
-
-// Part `index` of `count`, from 1.
-struct Shard {
-  std::size_t index = 1;
-  std::size_t count = 1;
-};
-
-// "2/8".  kInvalidArgument: anything else.
-Result<Shard> parse_shard(std::string_view text);
 
 // The shard's share of the jobs: ranked by the digest of kernel and architecture, whatever order
 // they come in, and dealt round robin.  The shards of one list are disjoint, cover it, and differ

@@ -39,13 +39,13 @@ struct Prewarm {
   LibraryOptions library;
   PrewarmSettings settings;
   int threads = 0;
-  std::string shard = "1/1";
+  ShardOption shard;
   std::string json;
 
   void add_to(CLI::App& app);
   int run() const;
-  Result<std::vector<Job>> plan(const Options& options, std::size_t* problem_count,
-                                LeftOuts* left_out) const;
+  Result<std::vector<Job>> plan(const Options& options, const Shard& part,
+                                std::size_t* problem_count, LeftOuts* left_out) const;
 };
 
 void Prewarm::add_to(CLI::App& app) {
@@ -53,9 +53,7 @@ void Prewarm::add_to(CLI::App& app) {
   app.add_option("--jobs,-j", threads, "Kernels that are compiled at a time [the CPU's threads]")
       ->check(CLI::Range(1, 1024))
       ->type_name("N");
-  app.add_option("--shard", shard,
-                 "Only part i of n of the kernels, for n machines with one command line")
-      ->type_name("i/n");
+  shard.add_to(app, "the kernels");
   app.add_flag("--dry-run", settings.dry_run,
                "Say how many kernels are missing and how long they take, and list them with "
                "--verbose; compiles nothing, and exits with 0 whatever is missing");
@@ -65,17 +63,15 @@ void Prewarm::add_to(CLI::App& app) {
   app.footer(std::string(kPrewarmExamples) + "\n\n" + kModelHelp);
 }
 
-Result<std::vector<Job>> Prewarm::plan(const Options& options, std::size_t* problem_count,
-                                       LeftOuts* left_out) const {
-  const Result<Shard> part = parse_shard(shard);
-  if (!part) return part.error().clone();
+Result<std::vector<Job>> Prewarm::plan(const Options& options, const Shard& part,
+                                       std::size_t* problem_count, LeftOuts* left_out) const {
   const Result<std::vector<Request>> requests = problems.requests(left_out);
   if (!requests) return requests.error().clone();
   *problem_count = requests->size();
   Result<std::vector<Job>> jobs = problems.jobs(*requests, options, left_out);
   if (!jobs) return jobs;
   CUBINERY_RETURN_IF_ERROR(library.check_template_dirs(*jobs));
-  return select_shard(*std::move(jobs), *part);
+  return select_shard(*std::move(jobs), part);
 }
 
 int Prewarm::run() const {
@@ -84,9 +80,11 @@ int Prewarm::run() const {
   const Result<Options> resolved = library.resolve();
   if (!resolved) return usage_error(resolved.error());
   const Options& options = *resolved;
+  const Result<Shard> part = shard.resolve();
+  if (!part) return usage_error(part.error());
   std::size_t problem_count = 0;
   LeftOuts left_out;
-  const Result<std::vector<Job>> jobs = plan(options, &problem_count, &left_out);
+  const Result<std::vector<Job>> jobs = plan(options, *part, &problem_count, &left_out);
   if (!jobs) return usage_error(jobs.error());
   left_out.print();
   const Result<std::map<std::string, Context>> contexts = make_contexts(*jobs, options);
@@ -105,6 +103,7 @@ int Prewarm::run() const {
   const PrewarmReport report{.jobs = *jobs,
                              .outcomes = outcomes,
                              .problems = problem_count,
+                             .shard = *part,
                              .left_out = left_out,
                              .cache_dir = options.cache_dir,
                              .seconds = elapsed.count(),

@@ -140,7 +140,8 @@ double seconds_to_compile(const PrewarmReport& report) {
 }
 
 std::string report_text(const PrewarmReport& report) {
-  std::string text = list_text(report) + errors_text(report) + table_text(report);
+  std::string text =
+      to_text(report.shard) + list_text(report) + errors_text(report) + table_text(report);
   text += fmt::format("problems: {}, kernels: {}; ", report.problems, report.jobs.size());
   if (!report.dry_run) text += fmt::format("{} compiled, ", count(report, OutcomeState::kCompiled));
   text += fmt::format("{} already in the cache, {} failed", count(report, OutcomeState::kHit),
@@ -189,18 +190,20 @@ nlohmann::ordered_json report_json(const PrewarmReport& report) {
     if (!outcome.log.empty()) entry["log"] = outcome.log;
     entries.push_back(std::move(entry));
   }
-  nlohmann::ordered_json document = {{"problems", report.problems},
-                                     {"left_out", report.left_out.json()},
-                                     {"requested", report.jobs.size()},
-                                     {"compiled", count(report, OutcomeState::kCompiled)},
-                                     {"hits", count(report, OutcomeState::kHit)},
-                                     {"missing", count(report, OutcomeState::kMissing)},
-                                     {"failed", count(report, OutcomeState::kFailed)},
-                                     {"not_started", count(report, OutcomeState::kNotStarted)},
-                                     {"dry_run", report.dry_run},
-                                     {"interrupted", report.interrupted},
-                                     {"seconds", report.seconds},
-                                     {"cache_dir", report.cache_dir}};
+  nlohmann::ordered_json document = {
+      {"problems", report.problems},
+      {"shard", fmt::format("{}/{}", report.shard.index, report.shard.count)},
+      {"left_out", report.left_out.json()},
+      {"requested", report.jobs.size()},
+      {"compiled", count(report, OutcomeState::kCompiled)},
+      {"hits", count(report, OutcomeState::kHit)},
+      {"missing", count(report, OutcomeState::kMissing)},
+      {"failed", count(report, OutcomeState::kFailed)},
+      {"not_started", count(report, OutcomeState::kNotStarted)},
+      {"dry_run", report.dry_run},
+      {"interrupted", report.interrupted},
+      {"seconds", report.seconds},
+      {"cache_dir", report.cache_dir}};
   if (report.dry_run) document["seconds_to_compile"] = seconds_to_compile(report);
   document["entries"] = std::move(entries);
   return document;

@@ -14,6 +14,7 @@ struct PrewarmReport {
   const std::vector<Job>& jobs;
   const std::vector<Outcome>& outcomes;  // of the jobs, in their order
   std::size_t problems = 0;              // that the whole list came from
+  const Shard& shard;                    // of that list
   const LeftOuts& left_out;              // besides them
   std::string cache_dir;
   double seconds = 0;

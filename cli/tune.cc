@@ -13,6 +13,7 @@
 #include "cli/print.h"
 #include "cli/problem_options.h"
 #include "cli/shapes.h"
+#include "cli/shard.h"
 #include "cli/tune_plan.h"
 #include "cli/tune_report.h"
 #include "cli/tune_run.h"
@@ -26,6 +27,7 @@ constexpr const char* kTuneExamples = R"(Examples:
   cubinery tune --hf-config config.json --op gdn_prefill --tokens 8192 --sequences 1,16 --max-seqlen 4096
   cubinery tune --manifest problems.json --arch sm_90a --dry-run
   cubinery tune --results tuned/gdn_decode.results.jsonl --directory tuned-again
+  srun cubinery tune --hf-config config.json --shard auto --budget 30m
 
 Needs a GPU that does nothing else, and NVRTC. Shapes that share a bucket (sizes rounded to powers of two, as
 operators look them up) are measured once, and problems that differ in head counts alone share measurements.
@@ -46,11 +48,14 @@ struct Tune {
   std::string budget = kDefaultBudget;
   std::string json;
   std::vector<std::string> results;
+  ShardOption shard;
   bool dry_run = false;
 
   void add_to(CLI::App& app);
   int run() const;
   Result<std::vector<TuneSpace>> plan(const std::string& for_arch, LeftOuts* left_out) const;
+  // Its part that `report` names.
+  Result<std::vector<TuneSpace>> plan_part(const std::string& for_arch, TuneReport* report) const;
   Result<std::string> arch_of_gpu(const Options& options) const;
   int show_plan(const Options& options, TuneReport report) const;
   int measure(const Options& options, TuneReport report) const;
@@ -89,6 +94,7 @@ void Tune::add_to(CLI::App& app) {
   app.add_flag("--dry-run", dry_run,
                "Say how much would be measured and how long it takes, and list it with "
                "--verbose; needs no GPU with --arch");
+  shard.add_to(app, "what is measured");
   app.add_option("--json", json, "Write a summary, to stdout with -")->type_name("FILE");
   shapes.add_to(app);
   library.add_to(app, LibraryOptions::Scope::kCompiler);
@@ -124,6 +130,13 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts*
   return spaces;
 }
 
+Result<std::vector<TuneSpace>> Tune::plan_part(const std::string& for_arch,
+                                               TuneReport* report) const {
+  Result<std::vector<TuneSpace>> spaces = plan(for_arch, &report->left_out);
+  if (!spaces) return spaces;
+  return select_shard(*std::move(spaces), report->shard);
+}
+
 Result<std::string> Tune::arch_of_gpu(const Options& options) const {
   if (!arch.empty()) return arch;
   const Result<Context> context = Context::create(options);
@@ -142,7 +155,7 @@ int Tune::finish(const std::string& text, const nlohmann::ordered_json& document
 int Tune::show_plan(const Options& options, TuneReport report) const {
   const Result<std::string> named = arch_of_gpu(options);
   if (!named) return usage_error(named.error());
-  const Result<std::vector<TuneSpace>> spaces = plan(*named, &report.left_out);
+  const Result<std::vector<TuneSpace>> spaces = plan_part(*named, &report);
   if (!spaces) return usage_error(spaces.error());
   report.left_out.print();
   report.arch = *named;
@@ -153,7 +166,7 @@ int Tune::measure(const Options& options, TuneReport report) const {
   const auto start = std::chrono::steady_clock::now();
   const Result<Context> context = Context::create(options);
   if (!context) return usage_error(context.error());
-  Result<std::vector<TuneSpace>> spaces = plan(context->arch(), &report.left_out);
+  Result<std::vector<TuneSpace>> spaces = plan_part(context->arch(), &report);
   if (!spaces) return usage_error(spaces.error());
   report.left_out.print();
   const Result<GpuIdentity> gpu = gpu_identity(*context);
@@ -190,7 +203,10 @@ int Tune::run() const {
   if (!options) return usage_error(options.error());
   options->device = device;
   options->arch = arch;
+  const Result<Shard> part = shard.resolve();
+  if (!part) return usage_error(part.error());
   TuneReport report;
+  report.shard = *part;
   report.budget = *time;
   report.verbose = library.verbose();
   return dry_run ? show_plan(*options, report) : measure(*options, report);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "cli/print.h"
@@ -161,6 +163,37 @@ Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
     CUBINERY_RETURN_IF_ERROR(std::move(added));
   }
   return gatherer.take();
+}
+
+std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& shard) {
+  struct Piece {
+    std::size_t measurements;
+    std::string name;
+    std::size_t place;
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < spaces.size(); ++i) {
+    const TuneSpace& space = spaces[i];
+    pieces.push_back({space.buckets.size() * space.configurations, space.op + " " + space.text, i});
+  }
+  // The largest first, each to whoever has least.
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::tie(b.measurements, a.name) < std::tie(a.measurements, b.name);
+  });
+  std::vector<std::size_t> loads(std::min(shard.count, spaces.size()));
+  std::vector<std::size_t> mine;
+  for (const Piece& piece : pieces) {
+    const auto least = std::min_element(loads.begin(), loads.end());
+    *least += piece.measurements;
+    if (static_cast<std::size_t>(least - loads.begin()) == shard.index - 1) {
+      mine.push_back(piece.place);
+    }
+  }
+  std::sort(mine.begin(), mine.end());
+  std::vector<TuneSpace> selected;
+  selected.reserve(mine.size());
+  for (const std::size_t place : mine) selected.push_back(std::move(spaces[place]));
+  return selected;
 }
 
 Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,

@@ -9,6 +9,7 @@
 #include "cli/left_out.h"
 #include "cli/model_config.h"
 #include "cli/shapes.h"
+#include "cli/shard.h"
 #include "cubinery/status.h"
 #include "cubinery/tuning.h"
 
@@ -44,6 +45,11 @@ struct TuneSpace {
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                                            const ShapeGrid& grid, std::string_view arch,
                                            LeftOuts* left_out = nullptr);
+
+// The shard's share of the spaces, in their order: whole ones, whose settings must agree in what
+// changes bits, of about the same number of measurements.  The shards of one list are disjoint and
+// cover it, whatever order it is in; where there are more of them than spaces, some are empty.
+std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& shard);
 
 // Of each result in the files its problem, at its shape: to measure again what other code of the
 // kernels or another compiler has made stale, or on another GPU.  Shapes of one bucket as above.

@@ -132,6 +132,7 @@ Json json_of(const TunedBucket& bucket) {
 Json json_of(const TuneReport& report) {
   return {{"arch", report.arch},
           {"gpu", report.gpu},
+          {"shard", fmt::format("{}/{}", report.shard.index, report.shard.count)},
           {"budget_seconds", static_cast<double>(report.budget.count()) / 1e3},
           {"seconds", report.seconds},
           {"interrupted", report.interrupted},
@@ -182,7 +183,7 @@ std::string buckets_text(const std::vector<TuneSpace>& plan) {
 std::string plan_text(const std::vector<TuneSpace>& plan, const TuneReport& report) {
   Counts counts;
   for (const TuneSpace& space : plan) counts.add(space);
-  return (report.verbose ? buckets_text(plan) : spaces_text(plan)) +
+  return to_text(report.shard) + (report.verbose ? buckets_text(plan) : spaces_text(plan)) +
          fmt::format(
              "{}: {} spaces, {} buckets of {} shapes, at most {} measurements (dry run: nothing "
              "was "
@@ -216,7 +217,7 @@ Json plan_json(const std::vector<TuneSpace>& plan, const TuneReport& report) {
 }
 
 std::string run_text(const TuneOutcome& run, const TuneReport& report) {
-  std::string text;
+  std::string text = to_text(report.shard);
   for (const TunedSpace& space : run.spaces) {
     if (space.buckets.empty()) continue;
     text += space_text(space.plan, report.verbose);
@@ -234,7 +235,8 @@ std::string run_text(const TuneOutcome& run, const TuneReport& report) {
     text += fmt::format("{}: run the same command again for the rest\n",
                         report.interrupted ? "Interrupted" : "Not finished");
   }
-  return text + fmt::format("Results: {}\n", run.directory);
+  // A part may have nothing to measure.
+  return run.directory.empty() ? text : text + fmt::format("Results: {}\n", run.directory);
 }
 
 Json run_json(const TuneOutcome& run, const TuneReport& report) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/left_out.h"
+#include "cli/shard.h"
 #include "cli/tune_run.h"
 
 namespace cubinery {
@@ -15,6 +16,7 @@ namespace cubinery {
 struct TuneReport {
   std::string arch;
   std::string gpu;  // its name; empty: none was asked
+  Shard shard{};
   LeftOuts left_out{};
   std::chrono::milliseconds budget{0};
   double seconds = 0;

@@ -57,7 +57,7 @@ if grep -rnE '#include <(fmt|nlohmann|xxhash|CLI)' include; then
 fi
 if grep -rnE 'getenv *\(' include codegen cache templates results tuner harness runtime capi cli python/*.cc |
     grep -vE '^(runtime/jit/options\.cc|include/cubinery/compat/deep_jit/utils/env\.hpp):.*::secure_getenv\('; then
-  echo "layers: the environment is read in Options::from_env() only, by secure_getenv()"
+  echo "layers: the environment is read by environment_variable() only"
   status=1
 fi
 if grep -rnE '(json|Json)(::|\(\)\.)(sax_parse|parse|accept)\(|(json|Json)::from_|operator""_json' codegen cache runtime results tuner harness \

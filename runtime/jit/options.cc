@@ -9,24 +9,23 @@
 #include "runtime/jit/options_text.h"
 
 namespace cubinery {
-namespace {
 
-// The one door for the environment.  Whoever starts a privileged process chooses its environment,
-// and must not choose what it runs: there every variable is as good as unset.
-std::string variable(const char* name) {
+std::string environment_variable(const char* name) {
   const char* value =
       ::secure_getenv(name);  // NOLINT(concurrency-mt-unsafe): documented, once per call
   return value != nullptr ? value : "";
 }
 
+namespace {
+
 std::string default_cache_dir() {
-  if (std::string dir = variable("CUBINERY_CACHE_DIR"); !dir.empty()) return dir;
+  if (std::string dir = environment_variable("CUBINERY_CACHE_DIR"); !dir.empty()) return dir;
   // Relative ones would be another directory for each working directory (XDG Base Directory
   // Specification: to be ignored).
-  if (const std::string dir = variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
+  if (const std::string dir = environment_variable("XDG_CACHE_HOME"); dir.starts_with('/')) {
     return dir + "/cubinery";
   }
-  if (const std::string dir = variable("HOME"); dir.starts_with('/')) {
+  if (const std::string dir = environment_variable("HOME"); dir.starts_with('/')) {
     return dir + "/.cache/cubinery";
   }
   return "";
@@ -44,9 +43,9 @@ bool has_hidden(std::string_view text) {
 
 // What a variable names, or the first of these files in the toolkit that the environment names.
 std::string of_toolkit(const char* name, std::initializer_list<const char*> files) {
-  if (std::string path = variable(name); !path.empty()) return path;
+  if (std::string path = environment_variable(name); !path.empty()) return path;
   for (const char* toolkit : {"CUDA_HOME", "CUDA_PATH"}) {
-    const std::string home = variable(toolkit);
+    const std::string home = environment_variable(toolkit);
     if (home.empty()) continue;
     for (const char* file : files) {
       std::error_code ignored;
@@ -128,15 +127,15 @@ std::string shell_option(std::string_view name, std::string_view value) {
 Result<Options> Options::from_env() {
   Options options;
   options.cache_dir = default_cache_dir();
-  options.cache_layers = split_at_colons(variable("CUBINERY_CACHE_LAYERS"));
-  options.template_dirs = split_at_colons(variable("CUBINERY_TEMPLATE_DIR"));
-  options.paths = split_at_colons(variable("CUBINERY_PATHS"));
+  options.cache_layers = split_at_colons(environment_variable("CUBINERY_CACHE_LAYERS"));
+  options.template_dirs = split_at_colons(environment_variable("CUBINERY_TEMPLATE_DIR"));
+  options.paths = split_at_colons(environment_variable("CUBINERY_PATHS"));
   options.nvrtc_path = of_toolkit(
       "CUBINERY_NVRTC", {"/lib64/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"});
   options.nvcc_path = of_toolkit("CUBINERY_NVCC", {"/bin/nvcc"});
-  options.driver_path = variable("CUBINERY_DRIVER");
-  options.record = variable("CUBINERY_RECORD");
-  if (const std::string limit = variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
+  options.driver_path = environment_variable("CUBINERY_DRIVER");
+  options.record = environment_variable("CUBINERY_RECORD");
+  if (const std::string limit = environment_variable("CUBINERY_CACHE_LIMIT"); !limit.empty()) {
     const std::optional<std::uint64_t> bytes = parse_bytes(limit);
     if (!bytes) {
       return Status(Code::kInvalidArgument,
@@ -144,14 +143,14 @@ Result<Options> Options::from_env() {
     }
     options.cache_limit_bytes = *bytes;
   }
-  const std::string trust = variable("CUBINERY_TRUST");
+  const std::string trust = environment_variable("CUBINERY_TRUST");
   std::optional<Trust> trusted = parse_trust(trust);
   if (!trusted) {
     return Status(Code::kInvalidArgument,
                   "CUBINERY_TRUST = \"" + trust + "\"; accepted: " + kTrustAccepted);
   }
   options.trust = *std::move(trusted);
-  const std::string offline = variable("CUBINERY_OFFLINE");
+  const std::string offline = environment_variable("CUBINERY_OFFLINE");
   if (!offline.empty() && !parse_switch(offline, &options.offline)) {
     return Status(Code::kInvalidArgument,
                   "CUBINERY_OFFLINE = \"" + offline + "\"; accepted: 0 or 1");

@@ -13,6 +13,10 @@
 
 namespace cubinery {
 
+// The one door for the environment.  Whoever starts a privileged process chooses its environment,
+// and must not choose what it runs: there every variable is as good as unset, which is empty.
+std::string environment_variable(const char* name);
+
 // The parts between colons that are not empty.
 std::vector<std::string> split_at_colons(std::string_view text);
 

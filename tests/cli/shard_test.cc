@@ -3,6 +3,8 @@
 #include <set>
 
 #include "cli/plan.h"
+#include "cli/shard.h"
+#include "cli/tune_plan.h"
 #include "tests/catch.h"
 
 namespace cubinery {
@@ -67,17 +69,175 @@ TEST_CASE("a shard keeps the order of the jobs", "[cpu]") {
   }
 }
 
+using Environment = std::map<std::string, std::string>;
+
+Result<Shard> parsed(std::string_view text, const Environment& environment = {}) {
+  return parse_shard(text, [&](const char* name) {
+    const auto variable = environment.find(name);
+    return variable == environment.end() ? std::string() : variable->second;
+  });
+}
+
 TEST_CASE("shards are written i/n", "[cpu]") {
-  CHECK(parse_shard("2/8").value().index == 2);
-  CHECK(parse_shard("2/8").value().count == 8);
+  CHECK(parsed("2/8").value().index == 2);
+  CHECK(parsed("2/8").value().count == 8);
+  CHECK(parsed("2/8", {{"RANK", "0"}, {"WORLD_SIZE", "4"}}).value().count == 8);
+  CHECK(to_text(parsed("2/8").value()) == "Part 2 of 8\n");
+  CHECK(to_text(parsed("1/1").value()).empty());
   for (const char* text :
-       {"", "1", "/", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "1 /2", "a/b", "1/"}) {
-    const auto shard = parse_shard(text);
+       {"", "1", "/", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "1 /2", "a/b", "1/",
+        "4294967296/4294967297", "auto/", "auto/0", "auto/-1", "auto/a", "Auto"}) {
+    const auto shard = parsed(text);
     REQUIRE(!shard);
     CHECK(shard.error().code() == Code::kInvalidArgument);
     CHECK(shard.error().message() ==
-          "--shard " + std::string(text) + "; accepted: i/n with 1 <= i <= n, such as 2/8");
+          "--shard " + std::string(text) +
+              "; accepted: i/n with 1 <= i <= n, such as 2/8, auto, or auto/n");
   }
+}
+
+TEST_CASE("launchers say which shard a process has", "[cpu]") {
+  struct Case {
+    const char* text;
+    Environment environment;
+    std::size_t index, count;
+  };
+  const Environment array = {
+      {"SLURM_ARRAY_TASK_ID", "5"}, {"SLURM_ARRAY_TASK_COUNT", "3"}, {"SLURM_ARRAY_TASK_MIN", "3"}};
+  Environment steps = array;
+  steps.insert({{"SLURM_PROCID", "1"}, {"SLURM_STEP_NUM_TASKS", "4"}});
+  const Environment step = {{"SLURM_PROCID", "3"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  Environment inner = step;  // torchrun, or mpirun, in a step
+  inner.insert({{"RANK", "9"}, {"WORLD_SIZE", "32"}});
+  const Case cases[] = {
+      {"auto", {{"RANK", "0"}, {"WORLD_SIZE", "1"}}, 1, 1},
+      {"auto", {{"RANK", "7"}, {"WORLD_SIZE", "8"}}, 8, 8},
+      {"auto/8", {{"RANK", "7"}, {"WORLD_SIZE", "8"}}, 8, 8},
+      {"auto", {{"OMPI_COMM_WORLD_RANK", "2"}, {"OMPI_COMM_WORLD_SIZE", "3"}}, 3, 3},
+      {"auto", step, 4, 4},
+      {"auto", array, 3, 3},
+      {"auto", steps, 10, 12},
+      {"auto", inner, 10, 32},
+      {"auto/5", {{"JOB_COMPLETION_INDEX", "4"}}, 5, 5},
+      // RANK alone is somebody else's.
+      {"auto/5", {{"RANK", "x"}, {"JOB_COMPLETION_INDEX", "4"}}, 5, 5},
+  };
+  for (const Case& each : cases) {
+    const Result<Shard> shard = parsed(each.text, each.environment);
+    REQUIRE(shard);
+    CHECK(shard->index == each.index);
+    CHECK(shard->count == each.count);
+  }
+  CHECK(to_text(parsed("auto", step).value()) ==
+        "Part 4 of 4, says Slurm (SLURM_PROCID=3, SLURM_STEP_NUM_TASKS=4)\n");
+}
+
+TEST_CASE("the jobs of an array and the tasks of their steps are all parts", "[cpu]") {
+  std::set<std::size_t> all;
+  for (int job = 0; job < 3; ++job) {
+    for (int task = 0; task < 4; ++task) {
+      const Result<Shard> shard = parsed("auto", {{"SLURM_ARRAY_TASK_ID", std::to_string(job + 2)},
+                                                  {"SLURM_ARRAY_TASK_COUNT", "3"},
+                                                  {"SLURM_ARRAY_TASK_MIN", "2"},
+                                                  {"SLURM_PROCID", std::to_string(task)},
+                                                  {"SLURM_STEP_NUM_TASKS", "4"}});
+      CHECK(shard->count == 12);
+      all.insert(shard->index);
+    }
+  }
+  CHECK(all.size() == 12);
+  CHECK(*all.begin() == 1);
+  CHECK(*all.rbegin() == 12);
+}
+
+TEST_CASE("what launchers cannot say is refused", "[cpu]") {
+  struct Case {
+    const char* text;
+    Environment environment;
+    const char* message;
+  };
+  const Case cases[] = {
+      {"auto", {}, "--shard auto: no launcher says which part this is; accepted: processes of"},
+      {"auto/4", {}, "--shard auto/4: no launcher says"},
+      // A batch script without srun.
+      {"auto", {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}}, "no launcher says which part"},
+      {"auto",
+       {{"JOB_COMPLETION_INDEX", "1"}},
+       "Kubernetes (JOB_COMPLETION_INDEX=1) does not say of how many parts; accepted: auto/n"},
+      {"auto/1", {{"JOB_COMPLETION_INDEX", "1"}}, "Kubernetes (JOB_COMPLETION_INDEX=1) is no part"},
+      {"auto/8",
+       {{"RANK", "1"}, {"WORLD_SIZE", "4"}},
+       "torchrun (RANK=1, WORLD_SIZE=4) says of 4 parts; accepted: auto or auto/4"},
+      {"auto", {{"RANK", "4"}, {"WORLD_SIZE", "4"}}, "is none of 4 indices from 0 on"},
+      {"auto", {{"RANK", "-1"}, {"WORLD_SIZE", "4"}}, "RANK=-1 is no number"},
+      {"auto", {{"RANK", "1"}, {"WORLD_SIZE", "4x"}}, "WORLD_SIZE=4x is no number"},
+      {"auto", {{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "is none of 0 indices"},
+      {"auto",
+       {{"SLURM_ARRAY_TASK_ID", "9"},
+        {"SLURM_ARRAY_TASK_COUNT", "3"},
+        {"SLURM_ARRAY_TASK_MIN", "1"}},
+       "is none of 3 indices from 1 on; accepted: launchers that count without gaps"},
+  };
+  for (const Case& each : cases) {
+    const Result<Shard> shard = parsed(each.text, each.environment);
+    REQUIRE(!shard);
+    CHECK(shard.error().code() == Code::kInvalidArgument);
+    INFO(shard.error().message());
+    CHECK(shard.error().message().find(each.message) != std::string_view::npos);
+  }
+}
+
+std::vector<TuneSpace> some_spaces(std::size_t count) {
+  std::vector<TuneSpace> spaces;
+  for (std::size_t i = 0; i < count; ++i) {
+    spaces.push_back({.op = "gdn_decode",
+                      .text = "key_dim=" + std::to_string(i),
+                      .configurations = 10 + i % 7,
+                      .buckets = std::vector<PlannedShape>(1 + i % 5)});
+  }
+  return spaces;
+}
+
+std::size_t measurements(const std::vector<TuneSpace>& spaces) {
+  std::size_t sum = 0;
+  for (const TuneSpace& space : spaces) sum += space.buckets.size() * space.configurations;
+  return sum;
+}
+
+std::set<std::string> names(const std::vector<TuneSpace>& spaces) {
+  std::set<std::string> set;
+  for (const TuneSpace& space : spaces) set.insert(space.text);
+  return set;
+}
+
+TEST_CASE("shards of spaces are disjoint, complete and of about the same work", "[cpu]") {
+  for (const std::size_t count : {0u, 1u, 2u, 7u, 101u}) {
+    for (const std::size_t shards : {1u, 2u, 3u, 8u, 200u}) {
+      const std::vector<TuneSpace> spaces = some_spaces(count);
+      std::set<std::string> all;
+      std::size_t total = 0, most = 0, least = measurements(spaces);
+      for (std::size_t i = 1; i <= shards; ++i) {
+        const std::vector<TuneSpace> part = select_shard(spaces, Shard{i, shards});
+        total += part.size();
+        most = std::max(most, measurements(part));
+        least = std::min(least, measurements(part));
+        all.merge(names(part));
+      }
+      CHECK(total == count);
+      CHECK(all == names(spaces));
+      CHECK(most - least <= 5 * 16);  // a space
+    }
+  }
+}
+
+TEST_CASE("a shard of spaces does not depend on their order, and keeps it", "[cpu]") {
+  std::vector<TuneSpace> spaces = some_spaces(20);
+  const std::vector<TuneSpace> part = select_shard(spaces, Shard{2, 3});
+  std::reverse(spaces.begin(), spaces.end());
+  std::vector<TuneSpace> reversed = select_shard(spaces, Shard{2, 3});
+  std::reverse(reversed.begin(), reversed.end());
+  REQUIRE(reversed.size() == part.size());
+  for (std::size_t i = 0; i < part.size(); ++i) CHECK(reversed[i].text == part[i].text);
 }
 
 TEST_CASE("a form that no path computes is left out where another one stands in", "[cpu]") {
