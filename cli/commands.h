@@ -8,6 +8,7 @@ namespace cubinery {
 
 void add_prewarm(CLI::App& app, int* exit_code);
 void add_tune(CLI::App& app, int* exit_code);
+void add_merge(CLI::App& app, int* exit_code);
 void add_report(CLI::App& app, int* exit_code);
 void add_cache(CLI::App& app, int* exit_code);
 void add_explain(CLI::App& app, int* exit_code);

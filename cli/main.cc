@@ -1,5 +1,5 @@
-// The command line: cubinery prewarm | tune | report | cache | explain | doctor | problems |
-// operators.
+// The command line: cubinery prewarm | tune | merge | report | cache | explain | doctor |
+// problems | operators.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -95,6 +95,7 @@ int main_without_exceptions(int argc, char** argv) {
   int exit_code = kExitOk;
   add_prewarm(app, &exit_code);
   add_tune(app, &exit_code);
+  add_merge(app, &exit_code);
   add_report(app, &exit_code);
   add_explain(app, &exit_code);
   add_cache(app, &exit_code);

@@ -14,8 +14,9 @@ namespace {
 TEST_CASE("version and help", "[cpu]") {
   const Cli cli;
   CHECK(cli.run("--version").out == "cubinery " CUBINERY_VERSION "\n");
-  for (const char* command : {"", "prewarm", "tune", "report", "explain", "cache", "cache ls",
-                              "cache gc", "doctor", "problems", "operators", "new-kernel"}) {
+  for (const char* command :
+       {"", "prewarm", "tune", "merge", "report", "explain", "cache", "cache ls", "cache gc",
+        "doctor", "problems", "operators", "new-kernel"}) {
     const Output help = cli.run(std::string(command) + " --help");
     CHECK(help.exit_code == 0);
     CHECK(contains(help.out, "Usage: cubinery"));
@@ -56,8 +57,8 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
   const std::string pipe = cli.dir() + "/pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"", "accepted: prewarm, tune, report, explain, cache, doctor"},
-      {"bogus", "accepted: prewarm, tune, report, explain, cache, doctor"},
+      {"", "accepted: prewarm, tune, merge, report, explain, cache, doctor"},
+      {"bogus", "accepted: prewarm, tune, merge, report, explain, cache, doctor"},
       {"cache", "accepted: ls, show, verify, gc"},
       {"prewarm --bogus", "see cubinery prewarm --help"},
       {"prewarm", "accepted: --hf-config, --manifest"},
@@ -103,8 +104,9 @@ TEST_CASE("bad arguments exit with 2 and say what is accepted", "[cpu]") {
        "gdn_prefill_scan, gdn_verify, gdn_verify_wy"},
       {"cache gc --limit 3X", "accepted: a number of bytes such as 4096, 64K, 512M, 1G or 2T"},
       {"prewarn --tp 2",
-       "prewarn is no command of cubinery; accepted: prewarm, tune, report, explain, cache, "
-       "doctor, problems, operators, new-kernel, completion; did you mean prewarm?; see cubinery "
+       "prewarn is no command of cubinery; accepted: prewarm, tune, merge, report, explain, "
+       "cache, doctor, problems, operators, new-kernel, completion; did you mean prewarm?; see "
+       "cubinery "
        "--help"},
       {"cache lss",
        "lss is no command of cubinery cache; accepted: ls, show, verify, gc, export, import; did "
