@@ -144,6 +144,28 @@ def test_vllm_packed_decode(lower_bound, allocated):
     check(x, g, beta_of(x["b"]), o[0], states, before, slots, 0, l2norm=True)
 
 
+@pytest.mark.parametrize("slots", [[3, 0, 1, 5], [0, -2, 6, 2], [5, 4, 3, 1]])
+def test_vllm_packed_decode_of_a_pool_that_kernels_cannot_read(calls, slots):
+    """Its slots are copied, and come back where they were."""
+    x, aligned = kda_rows(), pool()
+    memory = np.zeros((len(aligned), HV * V * K + 1), np.float32)
+    strides = (memory.strides[0], *aligned.strides[1:])
+    states = np.lib.stride_tricks.as_strided(memory, aligned.shape, strides)
+    states[:] = aligned
+
+    def run(states):
+        return vllm.fused_recurrent_kda_packed_decode(
+            packed_rows(x), x["a"][None], x["b"][None], A_LOG, DT_BIAS.reshape(-1), LOWER, states,
+            np.array(slots),
+        )  # fmt: skip
+
+    (o, final), (expected, _) = run(states), run(aligned)
+    assert final is states and calls == {**NONE, "gdn_decode": 2}
+    np.testing.assert_array_equal(o, expected)
+    np.testing.assert_array_equal(states, aligned)
+    assert not memory[:, -1].any()
+
+
 @pytest.mark.parametrize("computed", [False, True])
 def test_vllm_glm_and_bailing(calls, computed):
     """GLM's layers pass raw gates and logits; Bailing's a logarithm, beta, and arguments of its

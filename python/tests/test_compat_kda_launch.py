@@ -95,6 +95,22 @@ def test_vllm(launched, lower_bound, gates, state):
     assert all(named["lower_bound"] == lower_bound for _, named in launched())
 
 
+@pytest.mark.parametrize("state, gap", [(np.float32, 17), (np.float16, 4), (np.float16, 8)])
+def test_vllm_packed_decode_of_any_pool(launched, state, gap):
+    """Of slots that do not begin at multiples of 16 bytes copies are launched on."""
+    memory = np.zeros((SLOTS, H * D * D + gap), state)
+    states = np.lib.stride_tricks.as_strided(
+        memory, (SLOTS, H, D, D), (memory.strides[0], *pool(state).strides[1:])
+    )
+    vllm.fused_recurrent_kda_packed_decode(
+        half(N, CHANNELS), half(1, N, H, D), half(1, N, H), single(H), single(H * D), -5.0, states,
+        READ,
+    )  # fmt: skip
+    ((problem, named),) = launched()
+    assert problem.index_dtype == "i32" and named["pad_slot_id"] == 0
+    assert named["state"].shape[0] == (SLOTS if gap == 8 else N + 1)
+
+
 def test_vllm_of_glm_and_bailing(launched):
     given = {"g": single(1, N, H, D), "beta": single(1, N, H)}
     index = {"cu_seqlens": STEPS, "ssm_state_indices": READ}

@@ -517,12 +517,37 @@ def packed_decode(
         out = _arrays.empty(mixed_qkv, (*lead, heads, value_dim), _arrays.dtype_name(mixed_qkv))
     arguments.require_shape(function, "out", out, (*lead, heads, value_dim))
     arguments.require_shape(function, *indices, (batch,))
+    states, slots, copied = initial_state, indices[1], None
+    if pad_slot_id == 0 and not _in_vectors(states):
+        states, slots, copied = _copied_slots(states, slots)
     functional.gdn_decode(
-        q, k, v, g, beta, scale=scale, state=initial_state, state_layout="vk",
-        state_indices=indices[1], out=out if tokens_first else out[0],
-        **zeroed_padding(function, pad_slot_id), **options,
+        q, k, v, g, beta, scale=scale, state=states, state_layout="vk", state_indices=slots,
+        out=out if tokens_first else out[0], **zeroed_padding(function, pad_slot_id), **options,
     )  # fmt: skip
+    if copied is not None:
+        initial_state[copied] = states[1:]
     return out, initial_state
+
+
+def _in_vectors(states: Any) -> bool:
+    """Whether slots begin at multiples of 16 bytes, as kernels read them, as far as is known."""
+    strides = _arrays.strides_of(states)
+    elements = {"f32": 4, "bf16": 8, "f16": 8}.get(_arrays.dtype_name(states), 16)
+    return strides is None or states.shape[0] <= 1 or strides[0] % elements == 0
+
+
+def _copied_slots(states: Any, indices: Any) -> tuple[Any, Any, Any]:
+    """A pool with a copy of the slot of each of `indices` [B], behind slot 0, which is padding; the
+    indices in it, -1 for those that no slot has; and the slots, 0 for those and for padding, which
+    nobody writes: so they may all be written back."""
+    there = (indices > 0) & (indices < states.shape[0])
+    slots = indices * there
+    pool = _arrays.empty(
+        states, (indices.shape[0] + 1, *states.shape[1:]), _arrays.dtype_name(states)
+    )
+    pool[1:] = states[slots]
+    places = _arrays.arange(indices, indices.shape[0]) + 1
+    return pool, arguments.of_dtype(places * there - (~there & (indices != 0)) * 1, indices), slots
 
 
 def pool_heads(function: str, states: Any, name: str = "initial_state") -> tuple[int, int]:

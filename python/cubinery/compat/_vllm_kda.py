@@ -83,7 +83,8 @@ def fused_recurrent_kda_packed_decode(
     `mixed_qkv` [B, 2 H K + HV V], `raw_g` [1, B, HV, K] and `raw_beta` [1, B, HV], gates as there;
     `initial_state` [slots, HV, V, K], updated in place at `state_indices` [B]; `out` [1, B, HV, V]
     is written, with zeros where the slot is padding; None: allocated.  Returns
-    (out, initial_state).
+    (out, initial_state).  Slots that do not begin at multiples of 16 bytes are copied in each call,
+    and back.
     """
     name = "vllm.fused_recurrent_kda_packed_decode"
     arguments.refuse_unknown(name, kwargs)

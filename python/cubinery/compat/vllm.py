@@ -151,7 +151,8 @@ def fused_recurrent_gated_delta_rule_packed_decode(
 
     `mixed_qkv` [B, 2 H K + HV V], a and b [B, HV], `initial_state` [slots, HV, V, K], updated in
     place at `ssm_state_indices` [B]; `out` [B, 1, HV, V] is written, with zeros where the slot is
-    padding.  Returns (out, initial_state).
+    padding.  Returns (out, initial_state).  Slots that do not begin at multiples of 16 bytes are
+    copied in each call, and back.
     """
     name = "vllm.fused_recurrent_gated_delta_rule_packed_decode"
     arguments.refuse_unknown(name, kwargs)
