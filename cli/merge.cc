@@ -20,8 +20,8 @@ constexpr const char* kMergeExamples = R"(Examples:
 Every part must have results, all of them of this library's code and of one NVRTC. Where several have the same
 setting, times must agree within their uncertainties, and the faster result is taken. Parts of one problem must agree
 in what changes bits: `cubinery tune --shard` divides problems, never their sizes. What is wrong is named, and then
-nothing is written. Measurements stay where they are. Ship the results as --help of report and docs say: a directory
-tuning/ in a cache directory or layer.
+nothing is written. Measurements stay where they are. Operators take the results from tuning/ of a cache directory or
+layer.
 Exit code: 0 merged, 1 the parts are not one set, or it cannot be written, 2 wrong usage.)";
 
 struct MergeCommand {
@@ -69,19 +69,16 @@ Status MergeCommand::check_free() const {
 }
 
 int MergeCommand::write(const MergedResults& merged) const {
-  std::map<std::string, std::string> lines;  // by operator
-  std::map<std::string, std::size_t> counts;
+  std::map<std::string, std::vector<std::string>> by_operator;
   for (const TuningResult& result : merged.results) {
-    lines[result.setting.op] += to_line(result);
-    ++counts[result.setting.op];
-  }
-  for (const auto& [op, text] : lines) {
-    if (const Status bad = append_lines(results_path(output, op), text); !bad.ok()) {
-      return exit_code_of(bad);
-    }
+    by_operator[result.setting.op].push_back(to_line(result));
   }
   std::string text;
-  for (const auto& [op, count] : counts) text += fmt::format("{}: {} results\n", op, count);
+  for (const auto& [op, lines] : by_operator) {
+    const Status written = append_lines(results_path(output, op), join(lines, ""));
+    if (!written.ok()) return exit_code_of(written);
+    text += fmt::format("{}: {} results\n", op, lines.size());
+  }
   print(text + fmt::format("{} parts, {} settings in several of them\nResults: {}\n",
                            directories.size(), merged.repeated, output));
   return kExitOk;

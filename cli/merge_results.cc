@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
+#include "cli/print.h"
 #include "cli/result_lines.h"
 #include "results/space.h"
 #include "runtime/registry/operators.h"
@@ -20,10 +19,13 @@ namespace {
 // Parts by what they have in common.
 using Places = std::map<std::string, std::set<std::string>>;
 
-std::string listed(const std::set<std::string>& places) {
-  std::string text;
-  for (const std::string& place : places) text += (text.empty() ? "" : ", ") + place;
-  return text;
+// "13.0.88 (a, b), 12.9.86 (c)".
+std::string text_of(const Places& common) {
+  std::vector<std::string> texts;
+  for (const auto& [what, places] : common) {
+    texts.push_back(fmt::format("{} ({})", what, join({places.begin(), places.end()})));
+  }
+  return join(texts);
 }
 
 class Merge {
@@ -95,35 +97,31 @@ class Merge {
 
   void check_compilers() {
     if (compilers_.size() < 2) return;
-    std::string text;
-    for (const auto& [nvrtc, places] : compilers_) {
-      text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", nvrtc, listed(places));
-    }
-    fault("results of several versions of NVRTC, each of which reads its own alone: {}", text);
+    fault("results of several versions of NVRTC, each of which reads its own alone: {}",
+          text_of(compilers_));
   }
 
   // All settings of a problem on a GPU.
   void check_bits() {
-    std::map<std::tuple<std::string, std::string, std::string>, Places> chosen;
+    std::map<std::string, std::pair<const Setting*, Places>> chosen;  // by id: one of its settings
     for (const auto& [id, taken] : taken_) {
       const TuningResult& result = merged_.results[taken.first];
       Setting whole = result.setting;
       whole.bucket.clear();
       const std::string bits =
           to_text(bits_of(decision_of(result, /*batch_invariant=*/true).configuration));
-      chosen[{whole.op, whole.problem, id_of(whole)}][bits].insert(taken.second->place);
+      auto& [setting, by_bits] = chosen[id_of(whole)];
+      setting = &result.setting;
+      by_bits[bits].insert(taken.second->place);
     }
-    for (const auto& [problem, by_bits] : chosen) {
+    for (const auto& [id, problem] : chosen) {
+      const auto& [setting, by_bits] = problem;
       std::set<std::string> all;
       for (const auto& [bits, places] : by_bits) all.insert(places.begin(), places.end());
       // What one part measured at different times need not agree, and is that part's.
       if (by_bits.size() < 2 || all.size() < 2) continue;
-      std::string text;
-      for (const auto& [bits, places] : by_bits) {
-        text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", bits, listed(places));
-      }
       fault("{}: parts of one problem chose what has other bits: {}; measure it on one machine: {}",
-            std::get<0>(problem), text, std::get<1>(problem));
+            setting->op, text_of(by_bits), setting->problem);
     }
   }
 

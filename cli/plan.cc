@@ -132,11 +132,7 @@ std::vector<Job> select_shard(std::vector<Job> jobs, const Shard& shard) {
   for (std::size_t rank = shard.index - 1; rank < ranked.size(); rank += shard.count) {
     mine.push_back(ranked[rank].second);
   }
-  std::sort(mine.begin(), mine.end());
-  std::vector<Job> selected;
-  selected.reserve(mine.size());
-  for (const std::size_t i : mine) selected.push_back(std::move(jobs[i]));
-  return selected;
+  return taken(std::move(jobs), std::move(mine));
 }
 
 }  // namespace cubinery

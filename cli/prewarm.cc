@@ -15,6 +15,7 @@
 #include "cli/prewarm_run.h"
 #include "cli/print.h"
 #include "cli/problem_options.h"
+#include "cli/shard.h"
 
 namespace cubinery {
 namespace {

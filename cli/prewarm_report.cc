@@ -190,20 +190,19 @@ nlohmann::ordered_json report_json(const PrewarmReport& report) {
     if (!outcome.log.empty()) entry["log"] = outcome.log;
     entries.push_back(std::move(entry));
   }
-  nlohmann::ordered_json document = {
-      {"problems", report.problems},
-      {"shard", fmt::format("{}/{}", report.shard.index, report.shard.count)},
-      {"left_out", report.left_out.json()},
-      {"requested", report.jobs.size()},
-      {"compiled", count(report, OutcomeState::kCompiled)},
-      {"hits", count(report, OutcomeState::kHit)},
-      {"missing", count(report, OutcomeState::kMissing)},
-      {"failed", count(report, OutcomeState::kFailed)},
-      {"not_started", count(report, OutcomeState::kNotStarted)},
-      {"dry_run", report.dry_run},
-      {"interrupted", report.interrupted},
-      {"seconds", report.seconds},
-      {"cache_dir", report.cache_dir}};
+  nlohmann::ordered_json document = {{"problems", report.problems},
+                                     {"shard", name_of(report.shard)},
+                                     {"left_out", report.left_out.json()},
+                                     {"requested", report.jobs.size()},
+                                     {"compiled", count(report, OutcomeState::kCompiled)},
+                                     {"hits", count(report, OutcomeState::kHit)},
+                                     {"missing", count(report, OutcomeState::kMissing)},
+                                     {"failed", count(report, OutcomeState::kFailed)},
+                                     {"not_started", count(report, OutcomeState::kNotStarted)},
+                                     {"dry_run", report.dry_run},
+                                     {"interrupted", report.interrupted},
+                                     {"seconds", report.seconds},
+                                     {"cache_dir", report.cache_dir}};
   if (report.dry_run) document["seconds_to_compile"] = seconds_to_compile(report);
   document["entries"] = std::move(entries);
   return document;

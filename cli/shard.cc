@@ -154,6 +154,8 @@ Result<Shard> parse_shard(std::string_view text, const Variables& variables) {
                             text));
 }
 
+std::string name_of(const Shard& shard) { return fmt::format("{}/{}", shard.index, shard.count); }
+
 std::string to_text(const Shard& shard) {
   if (shard.launcher.empty() && shard.count == 1) return "";
   return fmt::format("Part {} of {}{}{}\n", shard.index, shard.count,

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "cubinery/status.h"
 
@@ -28,8 +31,20 @@ using Variables = std::function<std::string(const char* name)>;
 // kInvalidArgument: anything else; no launcher says it, or says what cannot be.
 Result<Shard> parse_shard(std::string_view text, const Variables& variables);
 
+// "2/8".
+std::string name_of(const Shard& shard);
 // "Part 2 of 8, says torchrun (RANK=1, WORLD_SIZE=8)\n"; empty of a whole that nobody divided.
 std::string to_text(const Shard& shard);
+
+// Those of `all` at these places, in their order.
+template <class Each>
+std::vector<Each> taken(std::vector<Each> all, std::vector<std::size_t> places) {
+  std::sort(places.begin(), places.end());
+  std::vector<Each> some;
+  some.reserve(places.size());
+  for (const std::size_t place : places) some.push_back(std::move(all[place]));
+  return some;
+}
 
 // --shard, of every command that has it.
 class ShardOption {

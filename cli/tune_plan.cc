@@ -174,7 +174,7 @@ std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& 
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < spaces.size(); ++i) {
     const TuneSpace& space = spaces[i];
-    pieces.push_back({space.buckets.size() * space.configurations, space.op + " " + space.text, i});
+    pieces.push_back({space.measurements(), space.op + " " + space.text, i});
   }
   // The largest first, each to whoever has least.
   std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
@@ -189,11 +189,7 @@ std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& 
       mine.push_back(piece.place);
     }
   }
-  std::sort(mine.begin(), mine.end());
-  std::vector<TuneSpace> selected;
-  selected.reserve(mine.size());
-  for (const std::size_t place : mine) selected.push_back(std::move(spaces[place]));
-  return selected;
+  return taken(std::move(spaces), std::move(mine));
 }
 
 Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,

@@ -34,6 +34,8 @@ struct TuneSpace {
   std::vector<PlannedShape> buckets{};
 
   std::size_t shapes() const;  // of all buckets
+  // At most: every configuration for every bucket.
+  std::size_t measurements() const { return buckets.size() * configurations; }
 };
 
 // Spaces and buckets in the order in which requests and shapes name them first.  Of the shapes of

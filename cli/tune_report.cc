@@ -22,12 +22,12 @@ constexpr double kSecondsToMeasure = 0.04;
 struct Counts {
   std::size_t shapes = 0;
   std::size_t buckets = 0;
-  std::size_t measurements = 0;  // at most: every configuration for every bucket
+  std::size_t measurements = 0;
 
   void add(const TuneSpace& space) {
     shapes += space.shapes();
     buckets += space.buckets.size();
-    measurements += space.buckets.size() * space.configurations;
+    measurements += space.measurements();
   }
 };
 
@@ -132,7 +132,7 @@ Json json_of(const TunedBucket& bucket) {
 Json json_of(const TuneReport& report) {
   return {{"arch", report.arch},
           {"gpu", report.gpu},
-          {"shard", fmt::format("{}/{}", report.shard.index, report.shard.count)},
+          {"shard", name_of(report.shard)},
           {"budget_seconds", static_cast<double>(report.budget.count()) / 1e3},
           {"seconds", report.seconds},
           {"interrupted", report.interrupted},

@@ -27,27 +27,39 @@ Request named_request(const Problem& problem, std::string origin, std::string ar
           .arch = std::move(arch)};
 }
 
-std::set<std::string> names(const std::vector<Job>& jobs) {
+std::string name_of(const Job& job) { return job.arch + " " + job.kernel.key(); }
+std::string name_of(const TuneSpace& space) { return space.text; }
+
+template <class Each>
+std::set<std::string> names(const std::vector<Each>& all) {
   std::set<std::string> set;
-  for (const Job& job : jobs) set.insert(job.arch + " " + job.kernel.key());
+  for (const Each& each : all) set.insert(name_of(each));
   return set;
+}
+
+// Of each shard its part; together they are the whole, once.
+template <class Each>
+std::vector<std::vector<Each>> dealt(const std::vector<Each>& all, std::size_t shards) {
+  std::vector<std::vector<Each>> parts;
+  std::set<std::string> found;
+  std::size_t total = 0;
+  for (std::size_t i = 1; i <= shards; ++i) {
+    parts.push_back(select_shard(all, Shard{i, shards}));
+    total += parts.back().size();
+    found.merge(names(parts.back()));
+  }
+  CHECK(total == all.size());
+  CHECK(found == names(all));
+  return parts;
 }
 
 TEST_CASE("shards are disjoint, complete and balanced", "[cpu]") {
   for (const std::size_t count : {0u, 1u, 2u, 7u, 101u}) {
     for (const std::size_t shards : {1u, 2u, 3u, 8u, 200u}) {
-      const std::vector<Job> jobs = some_jobs(count);
-      std::set<std::string> all;
-      std::size_t total = 0;
-      for (std::size_t i = 1; i <= shards; ++i) {
-        const std::vector<Job> part = select_shard(jobs, {i, shards});
+      for (const std::vector<Job>& part : dealt(some_jobs(count), shards)) {
         CHECK(part.size() >= count / shards);
         CHECK(part.size() <= (count + shards - 1) / shards);
-        total += part.size();
-        all.merge(names(part));
       }
-      CHECK(total == count);
-      CHECK(all == names(jobs));
     }
   }
 }
@@ -200,31 +212,19 @@ std::vector<TuneSpace> some_spaces(std::size_t count) {
 
 std::size_t measurements(const std::vector<TuneSpace>& spaces) {
   std::size_t sum = 0;
-  for (const TuneSpace& space : spaces) sum += space.buckets.size() * space.configurations;
+  for (const TuneSpace& space : spaces) sum += space.measurements();
   return sum;
-}
-
-std::set<std::string> names(const std::vector<TuneSpace>& spaces) {
-  std::set<std::string> set;
-  for (const TuneSpace& space : spaces) set.insert(space.text);
-  return set;
 }
 
 TEST_CASE("shards of spaces are disjoint, complete and of about the same work", "[cpu]") {
   for (const std::size_t count : {0u, 1u, 2u, 7u, 101u}) {
     for (const std::size_t shards : {1u, 2u, 3u, 8u, 200u}) {
       const std::vector<TuneSpace> spaces = some_spaces(count);
-      std::set<std::string> all;
-      std::size_t total = 0, most = 0, least = measurements(spaces);
-      for (std::size_t i = 1; i <= shards; ++i) {
-        const std::vector<TuneSpace> part = select_shard(spaces, Shard{i, shards});
-        total += part.size();
+      std::size_t most = 0, least = measurements(spaces);
+      for (const std::vector<TuneSpace>& part : dealt(spaces, shards)) {
         most = std::max(most, measurements(part));
         least = std::min(least, measurements(part));
-        all.merge(names(part));
       }
-      CHECK(total == count);
-      CHECK(all == names(spaces));
       CHECK(most - least <= 5 * 16);  // a space
     }
   }
