@@ -22,7 +22,7 @@ _SHORT_NAMES = {
 }
 _FP8 = ("f8e4m3", "f8e5m2")
 _LONG_NAMES = {short: long for long, short in _SHORT_NAMES.items()}
-_ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8}
+_ITEM_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "i32": 4, "i64": 8, "f8e4m3": 1, "f8e5m2": 1}
 _dtype_names: dict[Any, str] = {}
 _LIBRARIES = ("torch", "cupy", "jax", "numpy")
 _library_names: dict[type, str] = {}  # "": another one's
@@ -54,6 +54,11 @@ def dtype_name(array: Any) -> str:
         long = str(dtype).removeprefix("torch.")
         name = _dtype_names[dtype] = _SHORT_NAMES.get(long, long)
     return name
+
+
+def item_bytes(array: Any) -> int:
+    """Of an element of an array of numbers that the library knows."""
+    return _ITEM_BYTES[dtype_name(array)]
 
 
 def dtype_of(name: str, array: Any) -> str:

@@ -155,12 +155,16 @@ def unit_rows(array: Any) -> Any:
     return _copied(array)
 
 
+def begins_in_vectors(array: Any, width: int) -> bool:
+    """Whether the array's rows, or slots, begin at multiples of `width` elements, as far as is known."""
+    by = _arrays.strides_of(array)
+    return by is None or array.shape[0] <= 1 or by[0] % width == 0
+
+
 def vector_rows(array: Any, width: int) -> Any:
     """`array` [rows, channels], or a copy if its rows do not begin at multiples of `width` elements."""
     array = unit_rows(array)
-    if array.shape[0] <= 1 or strides(array)[0] % width == 0:
-        return array
-    return _copied(array)
+    return array if begins_in_vectors(array, width) else _copied(array)
 
 
 def whole_matrices(state: Any) -> Any:

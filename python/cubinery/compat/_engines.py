@@ -518,7 +518,8 @@ def packed_decode(
     arguments.require_shape(function, "out", out, (*lead, heads, value_dim))
     arguments.require_shape(function, *indices, (batch,))
     states, slots, copied = initial_state, indices[1], None
-    if pad_slot_id == 0 and not _in_vectors(states):
+    vector = 16 // _arrays.item_bytes(states)  # as kernels read slots
+    if pad_slot_id == 0 and not arguments.begins_in_vectors(states, vector):
         states, slots, copied = _copied_slots(states, slots)
     functional.gdn_decode(
         q, k, v, g, beta, scale=scale, state=states, state_layout="vk", state_indices=slots,
@@ -527,13 +528,6 @@ def packed_decode(
     if copied is not None:
         initial_state[copied] = states[1:]
     return out, initial_state
-
-
-def _in_vectors(states: Any) -> bool:
-    """Whether slots begin at multiples of 16 bytes, as kernels read them, as far as is known."""
-    strides = _arrays.strides_of(states)
-    elements = {"f32": 4, "bf16": 8, "f16": 8}.get(_arrays.dtype_name(states), 16)
-    return strides is None or states.shape[0] <= 1 or strides[0] % elements == 0
 
 
 def _copied_slots(states: Any, indices: Any) -> tuple[Any, Any, Any]:
@@ -546,8 +540,9 @@ def _copied_slots(states: Any, indices: Any) -> tuple[Any, Any, Any]:
         states, (indices.shape[0] + 1, *states.shape[1:]), _arrays.dtype_name(states)
     )
     pool[1:] = states[slots]
-    places = _arrays.arange(indices, indices.shape[0]) + 1
-    return pool, arguments.of_dtype(places * there - (~there & (indices != 0)) * 1, indices), slots
+    behind = _arrays.arange(indices, indices.shape[0]) + 2
+    moved = behind * there - (indices != 0) * 1
+    return pool, arguments.of_dtype(moved, indices), slots
 
 
 def pool_heads(function: str, states: Any, name: str = "initial_state") -> tuple[int, int]:
