@@ -83,10 +83,15 @@ WORKSPACE = """one dimension without gaps, 256-byte aligned, of workspace_bytes(
 launches, launches that may overlap need one each. None: torch or cupy allocates it, tied to the launch's stream"""
 ABOUT = "Arrays are on the context's device, have the problem's dtypes, and are read as they lie."
 NEW_WORKSPACE = """        if workspace is None:
-            workspace = self._new_workspace(q, cu_seqlens, stream)
+            workspace = self._new_workspace(q, cu_seqlens, stream{step})
 """
 STREAM = """a cudaStream_t as a number; None: the current stream of the library of {first} (torch and cupy; for others
 the legacy default stream)"""
+
+
+def new_workspace(operator):
+    has_steps = any(number["name"] == "step" for number in operator["numbers"])
+    return NEW_WORKSPACE.format(step=", step" if has_steps else "")
 
 
 def class_name(operator):
@@ -253,7 +258,7 @@ def launch_class(operator):
         allocates="allocates nothing but a missing workspace" if operator["workspace"] else "does not allocate or wait",
         about=paragraph(about, 8 * " "), args=documented(operator),
         returns="\n        Returns:\n            out.\n" if has_out(operator) else "",
-        before=NEW_WORKSPACE if operator["workspace"] else "",
+        before=new_workspace(operator) if operator["workspace"] else "",
         sizes=", ".join(map(size_parameter, operator["sizes"])),
         size_args="\n".join(paragraph(f"{s['name']}: {meaning(s, 'None')}.", 12 * " ", 4 * " ")
                             for s in operator["sizes"]),

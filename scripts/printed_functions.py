@@ -147,9 +147,13 @@ class Function:
                 if tensor["access"] == "written" and not re.search("slots|checkpoints", tensor["shape"])]
 
 
+# Of launches alone: functions allocate, and do all steps of a launch.
+OF_LAUNCHES = ("enable_pdl", "step", "continues")
+
+
 def own_numbers(function):
     """Those that no rule has as an option."""
-    return [n for n in function.operator["numbers"] if n["name"] not in ("enable_pdl", *function.options)]
+    return [n for n in function.operator["numbers"] if n["name"] not in (*OF_LAUNCHES, *function.options)]
 
 
 def parameters(function):
@@ -193,7 +197,7 @@ def printed(operator, types):
     function = Function(operator, types)
     first, name = list(function.tensors)[0], class_name(operator)
     outputs = function.outputs()
-    numbers = [n["name"] for n in operator["numbers"] if n["name"] != "enable_pdl"]
+    numbers = [n["name"] for n in operator["numbers"] if n["name"] not in OF_LAUNCHES]
     positional = list(function.tensors)[:operator["positional"]]
     named = [*list(function.tensors)[operator["positional"]:], *numbers,
              *(["workspace"] if operator["workspace"] else []), "stream"]

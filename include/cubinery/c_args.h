@@ -156,11 +156,16 @@ typedef struct CubineryPrefillArgs {
   int64_t max_seqlen;
   /* the launch may overlap the kernel in front of it (sm_90 and newer); 0 or 1 */
   int64_t enable_pdl;
+  /* 1, 2 or 3: start, carry or finish; context_parallel only; 0: all of them */
+  int64_t step;
+  /* the first sequence goes on from the GPU in front, so its initial state is read by step 2;
+   * context_parallel only; 0 or 1 */
+  int64_t continues;
 } CubineryPrefillArgs;
 #define CUBINERY_PREFILL_ARGS_INIT                                                                \
   {                                                                                               \
     sizeof(CubineryPrefillArgs), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,      \
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0         \
+    NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, 0, 0, 0, 0   \
   }
 
 /* gdn::VerifyArgs. */

@@ -43,7 +43,7 @@ struct PrefillProblem {
   DType dtype = DType::kBF16;         // q, k, v: f32, bf16 or f16
   DType output_dtype = DType::kBF16;  // o: likewise
 
-  Inputs inputs{};  // not Decay::kChannel nor GateMode::kLowerBound: no kernel takes them yet
+  Inputs inputs{};
   States states{};
 
   TokenLayout token_layout = TokenLayout::kBTHD;
@@ -57,6 +57,11 @@ struct PrefillProblem {
 
   // With batch_invariant kAuto is kNever; kAlways cuts by a sequence's own length.
   Segments segments = Segments::kAuto;
+
+  // Sequences may be spread over several GPUs ("Context parallelism" below).  Needs f32 states with
+  // has_initial and store; not with Segments::kNever.
+  bool context_parallel = false;
+  int segment_tokens = 8192;  // tokens of a segment, a multiple of 64 (used with context_parallel)
 
   // The same bits for a sequence whatever the batch: one path, that of the architecture (Hopper's
   // on sm_90a, where it takes the problem), and one value of the fields that change bits for all
@@ -91,6 +96,8 @@ struct PrefillProblem {
 //   sequences   b / (value_dim / 16); of kernels that cut sequences
 //               b / (value_dim / 16) / (4 + key_dim / value_dim)
 //   tokens      min(2^31 - 1, b C), of all sequences
+//
+// With context_parallel, half as many sequences as of kernels that cut, and so many segments.
 struct PrefillArgs {
   Tensor q{};        // [B, T, q_heads, key_dim]; unit innermost stride
   Tensor k{};        // [B, T, k_heads, key_dim]; unit innermost stride
@@ -161,7 +168,31 @@ struct PrefillArgs {
   std::int64_t max_seqlen = 0;
   // PDL: the first kernel may overlap the kernel before it on the stream (sm_90 and newer).
   bool enable_pdl = false;
+
+  // PrefillProblem::context_parallel only.
+  // 0: all steps, one behind the other; 1, 2, 3: start, carry, finish.
+  std::int64_t step = 0;
+  // The first sequence goes on from the GPU in front: its initial state is read by step 2, and not
+  // by step 1.
+  bool continues = false;
 };
+
+// Context parallelism.  A rank (one GPU of several) has neighbouring tokens of the packed batch,
+// and launches what it has of each sequence: its first sequence may go on from the rank in front,
+// its last one may go on on the rank behind.  A launch has three steps, with the same arguments and
+// workspace:
+//
+//   1 start    most of the work; needs no state of another rank
+//   2 carry    reads the initial state of the first sequence, where that goes on from the rank in
+//              front: what that rank's step 2 has written as its last sequence's new state.  Writes
+//              the new states
+//   3 finish   the outputs that depend on states of other ranks
+//
+// So in front of step 2 the caller receives a state into the first sequence's row or slot, and
+// behind it sends on that of the last sequence.  The result is exact, whatever the gates.  Its bits
+// do not depend on the number of ranks, as long as ranks begin at multiples of segment_tokens of
+// each sequence.  Checkpoints count from a sequence's first token on the rank.
+// docs/context_parallel.md says what it costs.
 
 // The size of one launch.
 struct PrefillSize {

@@ -167,7 +167,7 @@ _PREFILL_FIELDS = (
     "beta_dtype", "a_log_dtype", "dt_bias_dtype", "state_dtype", "index_dtype", "state_location",
     "has_initial_state", "store_state", "cu_seqlens_dtype", "token_layout", "varlen",
     "state_layout", "decay", "gate_mode", "beta_mode", "use_qk_l2norm", "checkpoints",
-    "checkpoint_every", "segments", "batch_invariant",
+    "checkpoint_every", "segments", "context_parallel", "segment_tokens", "batch_invariant",
 )  # fmt: skip
 
 
@@ -208,6 +208,8 @@ def gdn_prefill(
     checkpoint_mode: Checkpoints = "none",
     checkpoint_every: int = 64,
     segments: Segments = "auto",
+    context_parallel: bool = False,
+    segment_tokens: int = 8192,
     batch_invariant: bool = False,
     workspace: Any = None,
     stream: int | None = None,
@@ -272,6 +274,10 @@ def gdn_prefill(
             a multiple of 16.
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
+        context_parallel: sequences may be spread over several GPUs, which launch a prefill in three
+            steps.
+        segment_tokens: tokens of the segments that sequences are cut into, a multiple of 64
+            (context_parallel).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
         workspace: as for the operator; None: allocated with torch and cupy.
@@ -310,6 +316,8 @@ def gdn_prefill(
         _rules.checkpoint_mode(checkpoint_mode),
         _rules.checkpoint_grain(checkpoints, checkpoint_every),
         segments,
+        bool(context_parallel),
+        segment_tokens,
         bool(batch_invariant),
     )
     operator = context._kept_operator(_PREFILL_FIELDS, key)

@@ -161,6 +161,8 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
         lower_bound: float | None = None,
         max_seqlen: int | None = None,
         enable_pdl: bool = False,
+        step: int | None = None,
+        continues: bool = False,
         workspace: Any = None,
         stream: int | None = None,
     ) -> Any:
@@ -218,6 +220,9 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
                 lower_bound.
             max_seqlen: tokens of the longest sequence, a hint; varlen only; None: not known.
             enable_pdl: the launch may overlap the kernel in front of it (sm_90 and newer).
+            step: 1, 2 or 3: start, carry or finish; context_parallel only; None: all of them.
+            continues: the first sequence goes on from the GPU in front, so its initial state is
+                read by step 2; context_parallel only.
             workspace: one dimension without gaps, 256-byte aligned, of workspace_bytes() or more;
                 nothing is kept in it between launches, launches that may overlap need one each.
                 None: torch or cupy allocates it, tied to the launch's stream.
@@ -233,12 +238,13 @@ class PrefillLaunch(WorkspaceOperator[PrefillProblem]):
             DriverError: CUDA refused the launch.
         """
         if workspace is None:
-            workspace = self._new_workspace(q, cu_seqlens, stream)
+            workspace = self._new_workspace(q, cu_seqlens, stream, step)
         _core.operator_launch(
             self._handle, stream, workspace, q, k, v, g, beta, A_log, dt_bias, out, state,
             state_out, state_indices, state_out_indices, cu_seqlens, has_initial_state, checkpoints,
             checkpoint_cu_starts, checkpoint_offsets, checkpoint_slots, pad_slot_id, zero_padding,
-            scratch_slot, checkpoint_every, scale, lower_bound, max_seqlen or 0, enable_pdl,
+            scratch_slot, checkpoint_every, scale, lower_bound, max_seqlen or 0, enable_pdl, step or
+            0, continues,
         )  # fmt: skip
         return out
 

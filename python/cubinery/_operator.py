@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cubinery import _arrays, _core, _rules
+from cubinery._errors import refuse
 from cubinery._problem import Problem
 
 if TYPE_CHECKING:
@@ -57,8 +58,12 @@ class WorkspaceOperator(Operator[ProblemT]):
         """
         return _core.operator_workspace_bytes(self._handle, tokens, sequences)
 
-    def _new_workspace(self, q: Any, cu_seqlens: Any, stream: int | None) -> Any:
-        """A workspace for one launch."""
+    def _new_workspace(
+        self, q: Any, cu_seqlens: Any, stream: int | None, step: int | None = None
+    ) -> Any:
+        """A workspace for one launch, all of its steps."""
+        if step:
+            refuse("workspace", None, "an array, the same one for all steps")
         shape = _arrays.shape_of("q", q)
         if len(shape) == 4:
             sequences, tokens = shape[0], shape[0] * shape[self._token_axis]

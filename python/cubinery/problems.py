@@ -174,6 +174,10 @@ class PrefillProblem(Problem["Prefill"]):
             (at), a multiple of 16; launches may have any multiple of it.
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
+        context_parallel: sequences may be spread over several GPUs, which launch a prefill in three
+            steps.
+        segment_tokens: tokens of the segments that sequences are cut into, a multiple of 64
+            (context_parallel).
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
     """
@@ -207,6 +211,8 @@ class PrefillProblem(Problem["Prefill"]):
     checkpoints: Checkpoints = "none"
     checkpoint_every: int = 64
     segments: Segments = "auto"
+    context_parallel: bool = False
+    segment_tokens: int = 8192
     batch_invariant: bool = False
 
 

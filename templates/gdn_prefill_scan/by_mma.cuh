@@ -133,8 +133,10 @@ __device__ void update_state(State& state, const Tile (&values)[kTokens], unsign
   }
 }
 
-__device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit) {
-  const long long token = unit.sequence.first + unit.span.begin * kChunk;
+// For the chunks from `first` on.
+__device__ Output output_of(const GdnPrefillScanParams& p, const Unit& unit, int first) {
+  const int chunk = kKey.context_parallel ? first : unit.span.begin;
+  const long long token = unit.sequence.first + chunk * kChunk;
   auto* row = dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, token, unit.h});
   if constexpr (kIsTight && kSlices == 1) {
     row += dev::ThisThreadInLoop::number() / 32 * 16;
@@ -176,17 +178,26 @@ __device__ void run_chunk(State& state, const GdnPrefillScanParams& p, Output& o
 
 // Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
 // or none.  `checkpoint`: where the first one goes.  Every warp comes to the same barrier once for
-// each chunk.
+// each chunk.  Returns the chunk behind the last one.
 template <bool kOutputs>
-__device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                           WarpCopier& copier, int first, int end, long long checkpoint) {
-  Output output = output_of(p, unit);
+__device__ int run_chunks(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                          WarpCopier& copier, int first, int end, long long checkpoint) {
+  Output output = output_of(p, unit, first);
   const int tokens = static_cast<int>(unit.sequence.tokens);
+  constexpr bool kMayStop = kKey.context_parallel && !kOutputs;
+  bool stops = false;
   for (int chunk = first; chunk < (kIsTight ? end_of_span(unit) : end); ++chunk) {
     if (copies()) dev::wait_copies<kKey.stages - 2>();
     // Orders the copies of this chunk before its reading, and the last chunk's reading before the
     // copies into the stage that it leaves.
-    __syncthreads();
+    if constexpr (kMayStop) {
+      if (__syncthreads_or(stops)) {
+        if (copies()) dev::wait_copies<0>();
+        return chunk;
+      }
+    } else {
+      __syncthreads();
+    }
     if (copies()) {
       copier.copy_next<kOutputs>(p, unit, chunk + kKey.stages - 1);
       continue;
@@ -194,7 +205,18 @@ __device__ void run_chunks(State& state, const GdnPrefillScanParams& p, const Un
     const int token = chunk * kChunk;
     if constexpr (kOutputs) store_checkpoint_before(state, p, unit, token, &checkpoint);
     run_chunk<kOutputs>(state, p, output, stage_of(chunk), tokens - token);
+    if constexpr (kMayStop) stops = forgets(state, p, unit, chunk, end);
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
+  }
+  return end;
+}
+
+// The first copies.
+__device__ void start_copies(WarpCopier& copier, const GdnPrefillScanParams& p, const Unit& unit) {
+  if (!copies()) return;
+#pragma unroll
+  for (int i = 0; i < kKey.stages - 1; ++i) {
+    copier.copy_next<false>(p, unit, unit.span.first + i);
   }
 }
 
@@ -203,10 +225,7 @@ __device__ void run_span_by_mma(State& state, const GdnPrefillScanParams& p, con
                                 long long checkpoint) {
   const Span& span = unit.span;
   WarpCopier copier(p, unit);
-  if (copies()) {
-#pragma unroll
-    for (int i = 0; i < kKey.stages - 1; ++i) copier.copy_next<false>(p, unit, span.first + i);
-  }
+  start_copies(copier, p, unit);
   if constexpr (kKey.segments) {
     run_chunks<false>(state, p, unit, copier, span.first, span.begin, 0);
   }

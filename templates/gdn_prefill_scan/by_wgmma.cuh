@@ -77,7 +77,13 @@ struct Plan {
 static_assert(!kKey.wgmma || sizeof(Plan) == plan_bytes(kKey));
 
 __device__ Plan& plan() {
-  return *reinterpret_cast<Plan*>(shared + shared_bytes(kKey) - kept_bytes(kKey));
+  return *reinterpret_cast<Plan*>(shared + shared_bytes(kKey) - kept_bytes(kKey) +
+                                  step_bytes(kKey));
+}
+// With context_parallel: whether the run ends with the chunk in this stage.
+__device__ volatile unsigned& stops_at(int stage) {
+  unsigned char* const at = shared + shared_bytes(kKey) - kept_bytes(kKey) + kKeptUnitBytes;
+  return reinterpret_cast<unsigned*>(at)[stage];
 }
 
 __device__ Plan plan_of(const GdnPrefillScanParams& p, const Unit& unit) {
@@ -149,6 +155,8 @@ class TmaCopier {
     for (int chunk = span_.first; chunk < span_.end; ++chunk, turn.pass()) {
       const int next = chunk + kKey.stages;
       dev::wait_for_phase(left_at(turn.stage), turn.parity);
+      // Where the run has ended, nothing more is brought.
+      if (kKey.context_parallel && stops_at(turn.stage) != 0) break;
       if (kWrites && chunk >= span_.begin && !is_tail(unit, chunk)) take_away(p, chunk, turn.stage);
       if (next >= span_.end) continue;
       bring_keys(p, next, turn.stage);
@@ -472,11 +480,20 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   dev::finish_products<0>(state.tiles);
 }
 
+// Waits for the copies that are on their way where a run ends at chunk `next` instead of at `end`.
+__device__ void wait_for_rest(int next, int end, Turn turn) {
+  if constexpr (kTma) {
+    for (int n = 1; n < kKey.stages && next < end; ++n, ++next, turn.pass()) wait_for_copies(turn);
+  } else {
+    dev::wait_copies<0>();
+  }
+}
+
 // Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
-// or none.  `checkpoint`: where the first one goes.
+// or none.  `checkpoint`: where the first one goes.  Returns the chunk behind the last one.
 template <bool kOutputs>
-__device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                                    int first, int end, Turn* turn, long long checkpoint) {
+__device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                   int first, int end, Turn* turn, long long checkpoint) {
   const bool even = output_rows_at(p, 4);
   const int tokens = static_cast<int>(unit.sequence.tokens);
   dev::Acc o[kTokens]{};
@@ -518,11 +535,19 @@ __device__ void run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p,
     });
     if constexpr (kOutputs) store_checkpoint_after(state, p, unit, token, &checkpoint);
     turn->pass();
+    if constexpr (kKey.context_parallel && !kOutputs) {
+      if (!forgets(state, p, unit, chunk, end)) continue;
+      if (kTma && threadIdx.x == 0) stops_at(turn->last()) = 1;
+      leave(turn->last(), kTma);
+      wait_for_rest(chunk + 1, unit.span.end, *turn);
+      return chunk + 1;
+    }
   }
   if (kTma && first < end) {
     leave(turn->last(), true);
     if (kOutputs && kWrites && is_tail(unit, end - 1)) write_by_threads((end - 1) * kChunk);
   }
+  return end;
 }
 
 // Sets up what a span's chunks need, and starts the first copies: these overlap with what the span
@@ -539,6 +564,9 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
         dev::set_up_barrier(values_at(i));
       }
     }
+  }
+  if constexpr (kKey.context_parallel) {
+    if (threadIdx.x < kKey.stages) stops_at(threadIdx.x) = 0;
   }
   // Above the diagonals, and for D the values.
   for (int stage = 0; computes() && stage < kKey.stages; ++stage) {

@@ -15,6 +15,8 @@
 namespace {
 
 constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find N and D
+// With context_parallel N and D are another launch's, and so are those who wait for states.
+constexpr bool kCounts = !kKey.context_parallel;
 
 // The state behind a segment, once it is there.  For all threads.
 __device__ void load_state_behind(State& state, const GdnPrefillScanParams& p, const Unit& unit,
@@ -28,7 +30,12 @@ __device__ void load_state_behind(State& state, const GdnPrefillScanParams& p, c
 __device__ void store_state_behind(const State& state, const GdnPrefillScanParams& p,
                                    const Unit& unit, long long result) {
   if (computes()) store_segment_state(state, state_at(p, result), unit);
-  dev::arrive(p.segments.ready + result);
+  if constexpr (kCounts) {
+    dev::arrive(p.segments.ready + result);
+  } else {
+    // Orders the last slice's reading before the copies of the next run.
+    __syncthreads();
+  }
 }
 
 // Brings D and N of the segments that a state is carried over to shared memory, in slices: 16
@@ -51,8 +58,8 @@ class SliceCopier {
     if (next_ < slices_) {
       const int k = next_ % kKeys;
       if (k == 0) {
-        if (next_ != 0) result_ += p.heads;
-        dev::wait_for(p.segments.finished + result_, kResults);
+        if (next_ != 0) result_ += result_step(p);
+        if constexpr (kCounts) dev::wait_for(p.segments.finished + result_, kResults);
       }
       dev::copy_bytes<kTransitionSlice, kCopiers>(place(next_),
                                                   transition_at(p, result_) + k * kTransitionSlice);
@@ -71,6 +78,7 @@ class SliceCopier {
 
 // By mma.sync.
 struct MmaCarrier {
+  static __device__ void end() {}
   // Carries the state over `steps` segments, the first of which has this result.  For all threads.
   static __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                long long result, int steps) {
@@ -80,7 +88,7 @@ struct MmaCarrier {
     }
     // This lane's part of the state as an operand: registers are needed for the products.
     char* const old = reinterpret_cast<char*>(shared) + threadIdx.x / 32 * kKeys * 256 * kSize;
-    for (int step = 0; step < steps; ++step, result += p.heads) {
+    for (int step = 0; step < steps; ++step, result += result_step(p)) {
       if (computes()) {
 #pragma unroll
         for (int k = 0; k < kKeys; ++k) {
@@ -134,10 +142,10 @@ class TmaCarrier {
     wait_for_segment(p, result);
     copy_states(p, unit, result);
     for (int half = 0; half < kHalves; ++half) copy_half(p, result, half);
-    if (steps > 1) wait_for_segment(p, result + p.heads);
-    for (int step = 0; step < steps; ++step, result += p.heads, ++phase_) {
+    if (steps > 1) wait_for_segment(p, result + result_step(p));
+    for (int step = 0; step < steps; ++step, result += result_step(p), ++phase_) {
       const bool is_last = step + 1 == steps;
-      const long long next = result + p.heads;
+      const long long next = result + result_step(p);
       dev::wait_for_phase(barrier(0), phase_ % 2);
       Tile s[kKeys];
 #pragma unroll
@@ -165,8 +173,8 @@ class TmaCarrier {
         dev::commit_products();
       }
       // What takes long, while products run.
-      if (step + 2 < steps) wait_for_segment(p, next + p.heads);
-      if (step != 0) count(p, result - p.heads);
+      if (step + 2 < steps) wait_for_segment(p, next + result_step(p));
+      if (step != 0) count(p, result - result_step(p));
       dev::wait_for_products<1>();
       // Orders all warps' products with the first half before the next one's copy.
       sync_computing();
@@ -179,7 +187,13 @@ class TmaCarrier {
     }
     // Orders the storing of the last state before its counting.
     sync_computing();
-    count(p, result - p.heads);
+    count(p, result - result_step(p));
+  }
+
+  // Gives the shared memory back.  For all threads, behind the last carry().
+  __device__ void end() {
+    if (threadIdx.x != 0) return;
+    for (int i = 0; i <= kHalves; ++i) dev::take_down_barrier(barrier(i));
   }
 
  private:
@@ -196,7 +210,7 @@ class TmaCarrier {
 
   // Waits for the N and D of a segment.
   static __device__ void wait_for_segment(const GdnPrefillScanParams& p, long long result) {
-    if (threadIdx.x >= 32) return;
+    if (!kCounts || threadIdx.x >= 32) return;
     dev::wait_for(p.segments.finished + result, kResults);
     // Orders what the waiting has shown this thread before what TMA reads.
     dev::show_global_to_tma();
@@ -216,7 +230,7 @@ class TmaCarrier {
   }
   // Counts the block, by a thread that copies nothing.
   static __device__ void count(const GdnPrefillScanParams& p, long long result) {
-    if (threadIdx.x == kComputing - 1) dev::count_block(p.segments.ready + result);
+    if (kCounts && threadIdx.x == kComputing - 1) dev::count_block(p.segments.ready + result);
   }
 
   int phase_ = 0;  // of the barriers

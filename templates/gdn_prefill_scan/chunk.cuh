@@ -303,7 +303,8 @@ struct alignas(8) KeptOffsets {
   int n, h, first_column;
 };
 static_assert(sizeof(KeptOffsets) == offset_bytes(kKey) || !dev::kAtOffsets<kKey>);
-static_assert(sizeof(Kept) + offset_bytes(kKey) + plan_bytes(kKey) == kept_bytes(kKey));
+static_assert(sizeof(Kept) + offset_bytes(kKey) + plan_bytes(kKey) + step_bytes(kKey) ==
+              kept_bytes(kKey));
 
 __device__ Kept& kept() {
   return *reinterpret_cast<Kept*>(shared + shared_bytes(kKey) - sizeof(Kept));
@@ -332,6 +333,31 @@ constexpr bool kIsTight = kKey.dtype == DType::kF32 && kKey.key_dim > 128;
 __device__ int end_of_span(const Unit& unit) {
   if constexpr (!kIsTight) return unit.span.end;
   return static_cast<int>(static_cast<volatile Kept&>(kept()).end);
+}
+
+// Whether the run of a transition may end behind this chunk, and not at `end`: nothing is left of
+// the identity, which the span began with.  Asked every few chunks.  For the threads that compute.
+constexpr int kForgetEvery = 8;
+constexpr float kForgottenElement = 0x1p-24f;
+__device__ bool forgets(const State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                        int chunk, int end) {
+  if ((chunk - unit.span.first) % kForgetEvery != kForgetEvery - 1) return false;
+  if (!p.segments.step.may_forget || chunk + 1 >= end) return false;
+  float largest = 0.0f;
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    dev::for_each_element(
+        [&](int r, int c, int j) { largest = fmaxf(largest, fabsf(state.tiles[k].x[r][c][j])); });
+  }
+  // Asks all of them.
+  int is_left = !(largest < kForgottenElement);
+  asm volatile(
+      "{.reg .pred p; setp.ne.s32 p, %0, 0; barrier.cta.red.or.pred p, 1, %1, p; "
+      "selp.s32 %0, 1, 0, p;}"
+      : "+r"(is_left)
+      : "n"(kComputing)
+      : "memory");
+  return is_left == 0;
 }
 
 __device__ Destination destination_of_sequence(const GdnPrefillScanParams& p, const Unit& unit,

@@ -28,6 +28,7 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_scan: key outside the tuning s
 #include "gdn_prefill_scan/chunk.cuh"
 #include "gdn_prefill_scan/producers.cuh"
 #include "gdn_prefill_scan/segments.cuh"
+#include "gdn_prefill_scan/steps.cuh"
 
 namespace {
 
@@ -75,6 +76,16 @@ __device__ void run_chain(const GdnPrefillScanParams& p, const Unit& unit, const
   }
 }
 
+template <bool kWgmma = kKey.wgmma>
+__device__ void run_step(const GdnPrefillScanParams& p, const Unit& unit, const Segment& segment,
+                         const dev::Slots& slots, const dev::CheckpointRows& checkpoints) {
+  if constexpr (kWgmma) {
+    run_step_with<TmaCarrier<>, true>(p, unit, segment, slots, checkpoints);
+  } else {
+    run_step_with<MmaCarrier, false>(p, unit, segment, slots, checkpoints);
+  }
+}
+
 }  // namespace
 
 extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
@@ -83,7 +94,10 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
   Segment segment{};
   dev::wait_for_previous_kernel();
   if constexpr (kKey.segments) {
-    if (!take_segment(p, &unit, &segment)) return;
+    if (kKey.context_parallel ? !take_step(p, &unit, &segment)
+                              : !take_segment(p, &unit, &segment)) {
+      return;
+    }
     unit = uniform(unit);  // both follow from a ticket
     segment = uniform(segment);
   } else {
@@ -98,7 +112,9 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     const float fill = slots.kind == dev::Slots::Kind::kZero ? 0.0f : dev::nan();
     return fill_span(p, unit, fill);
   }
-  if constexpr (kKey.segments) {
+  if constexpr (kKey.context_parallel) {
+    return run_step(p, unit, segment, slots, checkpoints);
+  } else if constexpr (kKey.segments) {
     if (unit.role == Role::kChain) return run_chain(p, unit, segment);
     keep(destination_of(p, unit, segment, slots), unit, checkpoints);
   } else {

@@ -24,11 +24,12 @@ struct GdnPrefillScanKey {
   bool varlen = false;
   gdn::Checkpoints checkpoints = gdn::Checkpoints::kNone;
 
-  bool segments = false;      // long sequences are cut into segments: common/chunk/segments.h
-  bool wgmma = false;         // products by wgmma, only on sm_90a; else by mma.sync
-  bool threads_copy = false;  // with wgmma: for tensors that TMA cannot read or write
-  bool makes_wy = false;      // with wgmma: needs no gdn_prefill_chunks
-  gdn::Inputs inputs{};       // with makes_wy; else no more of it than `decay`
+  bool segments = false;          // long sequences are cut into segments: common/chunk/segments.h
+  bool context_parallel = false;  // with segments: in three launches: common/chunk/steps.h
+  bool wgmma = false;             // products by wgmma, only on sm_90a; else by mma.sync
+  bool threads_copy = false;      // with wgmma: for tensors that TMA cannot read or write
+  bool makes_wy = false;          // with wgmma: needs no gdn_prefill_chunks
+  gdn::Inputs inputs{};           // with makes_wy; else no more of it than `decay`
 
   // Tuned.  Results depend on chunk_size, not on the others.
   int chunk_size = 32;  // tokens
@@ -107,8 +108,13 @@ constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 :
 constexpr int offset_bytes(const GdnPrefillScanKey& key) {
   return key.checkpoints == gdn::Checkpoints::kAt ? 24 : 0;
 }
+// With context_parallel what the block works on, and for each stage whether the run ends with it.
+inline constexpr int kKeptUnitBytes = 96;
+constexpr int step_bytes(const GdnPrefillScanKey& key) {
+  return key.context_parallel ? kKeptUnitBytes + 6 * 4 : 0;
+}
 constexpr int kept_bytes(const GdnPrefillScanKey& key) {
-  return plan_bytes(key) + offset_bytes(key) + 24;
+  return step_bytes(key) + plan_bytes(key) + offset_bytes(key) + 24;
 }
 
 // The same memory while states are carried (common/chunk/segments.h).  With wgmma D, N, of the
@@ -205,6 +211,11 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
     if (key.states.dtype == DType::kBF16) return "makes_wy needs state_dtype = f32 or f16";
     if (key.checkpoints == gdn::Checkpoints::kBefore)
       return "makes_wy needs checkpoints = none, after or at";
+  }
+  if (key.context_parallel) {
+    if (!key.segments) return "context_parallel needs segments";
+    if (key.states.dtype != DType::kF32 || !key.states.has_initial || !key.states.store)
+      return "context_parallel needs state_dtype = f32, has_initial_state and store_state";
   }
   // Compilers spill registers for these.
   if (key.segments && key.key_dim > 128) return "segments need key_dim <= 128";

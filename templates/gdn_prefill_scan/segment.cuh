@@ -12,6 +12,7 @@ namespace {
 struct Segment {
   Cut cut;
   int number;        // in its sequence
+  int part = 0;      // with context_parallel (common/chunk/steps.h): which is run
   long long result;  // of the sequence's first segment
   int warm_up = 0;   // chunks_to_forget(), of this segment
 
@@ -25,6 +26,7 @@ __device__ Segment uniform(const Segment& segment) {
   return {.cut = {.segments = dev::uniform(segment.cut.segments),
                   .chunks = dev::uniform(segment.cut.chunks)},
           .number = dev::uniform(segment.number),
+          .part = kKey.context_parallel ? dev::uniform(segment.part) : 0,
           .result = dev::uniform(segment.result),
           .warm_up = dev::uniform(segment.warm_up)};
 }
@@ -56,10 +58,17 @@ __device__ bool is_carried(const GdnPrefillScanParams& p, const Unit& unit, cons
   return chunks_to_forget(p, unit, segment, number) == 0;
 }
 
-// Where N and D of segment `number` are told of, and where they lie.
+// Where N and D of segment `number` are told of, and where they lie; with context_parallel those of
+// one of its parts, the last one unless another is named.
+constexpr int kResultsOfSegment = kKey.context_parallel ? kParts : 1;
 __device__ long long result_of(const GdnPrefillScanParams& p, const Unit& unit,
-                               const Segment& segment, int number) {
-  return (segment.result + number) * p.heads + unit.h;
+                               const Segment& segment, int number,
+                               int part = kResultsOfSegment - 1) {
+  return ((segment.result + number) * kResultsOfSegment + part) * p.heads + unit.h;
+}
+// From a segment's result to the next one's.
+__device__ long long result_step(const GdnPrefillScanParams& p) {
+  return kKey.context_parallel ? static_cast<long long>(p.heads) * kParts : p.heads;
 }
 __device__ char* state_at(const GdnPrefillScanParams& p, long long result) {
   return static_cast<char*>(p.segments.states) +
@@ -156,6 +165,17 @@ __device__ void store_channel_decays(const GdnPrefillScanParams& p, const Unit& 
   }
 }
 
+// Of a tile's element, this lane's; with context_parallel, where transitions are stored in a loop,
+// in front of which the compiler would work out what follows from it.
+__device__ int transition_row() {
+  if constexpr (!kKey.context_parallel) return dev::tile_row();
+  return static_cast<int>(dev::ThisThreadInLoop::number()) % 32 / 4;
+}
+__device__ int transition_column() {
+  if constexpr (!kKey.context_parallel) return dev::tile_column();
+  return static_cast<int>(dev::ThisThreadInLoop::number()) % 4 * 2;
+}
+
 // D from decay I + D, this warp's columns.  The decay is there already.
 __device__ void store_transition(const State& state, char* transition, const Unit& unit) {
   // Orders the decay's store before its reading.
@@ -164,24 +184,25 @@ __device__ void store_transition(const State& state, char* transition, const Uni
   float decay[2] = {*decays, *decays};  // of this lane's columns
   if constexpr (kChannels) {
 #pragma unroll
-    for (int r = 0; r < 2; ++r) decay[r] = decays[warp_column(unit) + dev::tile_row() + 8 * r];
+    for (int r = 0; r < 2; ++r) decay[r] = decays[warp_column(unit) + transition_row() + 8 * r];
   }
   const auto d_at = [&](int k, int r, int c, int j) {
     const bool is_diagonal =
-        warp_column(unit) == 16 * k && dev::tile_row() + 8 * r == dev::tile_column() + 8 * c + j;
+        warp_column(unit) == 16 * k && transition_row() + 8 * r == transition_column() + 8 * c + j;
     return state.tiles[k].x[r][c][j] - (is_diagonal ? decay[r] : 0.0f);
   };
   if constexpr (kKey.wgmma) {
     constexpr int kRows = kKey.key_dim / kTransitionHalves;
     char* const half = transition + warp_column(unit) / kRows * kTransitionHalf;
-    const int row = warp_column(unit) % kRows + dev::tile_row();
+    const int row = warp_column(unit) % kRows + transition_row();
 #pragma unroll
     for (int k = 0; k < kKeys; ++k) {
 #pragma unroll
       for (int part = 0; part < 4; ++part) {
         const int r = part / 2;
         const int c = part % 2;
-        const unsigned at = TransitionHalf::at(row + 8 * r, 2 * k + c) + dev::tile_column() * kSize;
+        const unsigned at =
+            TransitionHalf::at(row + 8 * r, 2 * k + c) + transition_column() * kSize;
         *reinterpret_cast<unsigned*>(half + at) =
             dev::pack<kKey.dtype>(d_at(k, r, c, 0), d_at(k, r, c, 1));
       }
@@ -192,8 +213,8 @@ __device__ void store_transition(const State& state, char* transition, const Uni
 #pragma unroll
     for (int k = 0; k < kKeys; ++k) {
       dev::for_each_element([&](int r, int c, int j) {
-        const int column = dev::tile_row() + 8 * r;
-        const int row = dev::tile_column() + 8 * c + j;
+        const int column = transition_row() + 8 * r;
+        const int row = transition_column() + 8 * c + j;
         tiles[k * 256 + dev::tile_element<kKey.dtype>(row, column)] =
             dev::from_float<kKey.dtype>(d_at(k, r, c, j));
       });

@@ -26,7 +26,8 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
         "has_initial_state=true;store_state=true;checkpoints=none;"
-        "segments=false;wgmma=false;threads_copy=false;makes_wy=false;gate_dtype=f32;"
+        "segments=false;context_parallel=false;wgmma=false;threads_copy=false;makes_wy=false;gate_"
+        "dtype=f32;"
         "beta_dtype=f32;a_log_dtype=f32;dt_bias_dtype=f32;decay=head;gate_mode=log;beta_mode=given;"
         "use_qk_l2norm=false;chunk_size=32;warps=4;stages=3");
 }

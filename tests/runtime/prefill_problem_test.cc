@@ -55,6 +55,30 @@ TEST_CASE("CheckpointsAreEverySoManySixteens", "[cpu]") {
   CHECK(PrefillProblem{.checkpoints = Checkpoints::kAfter, .checkpoint_every = 4096}.check().ok());
 }
 
+TEST_CASE("ContextParallelismHasRules", "[cpu]") {
+  const auto refused = [](auto change) {
+    return refusal<PrefillProblem>([&](auto& p) {
+      p.context_parallel = true;
+      change(p);
+    });
+  };
+  CHECK(PrefillProblem{.context_parallel = true}.check().ok());
+  for (const int tokens : {-64, 0, 32, 100}) {
+    CHECK(refused([&](auto& p) { p.segment_tokens = tokens; }) ==
+          "gdn_prefill: segment_tokens = " + std::to_string(tokens) +
+              "; accepted: multiples of 64 from 64 up");
+    CHECK(PrefillProblem{.segment_tokens = tokens}.check().ok());
+  }
+  CHECK(refused([](auto& p) { p.states.dtype = DType::kBF16; }) ==
+        "gdn_prefill: state_dtype = bf16; accepted: f32, with context_parallel");
+  CHECK(refused([](auto& p) { p.states.store = false; }) ==
+        "gdn_prefill: store_state = false; accepted: true, with context_parallel");
+  CHECK(refused([](auto& p) { p.states.has_initial = false; }) ==
+        "gdn_prefill: has_initial_state = false; accepted: true, with context_parallel");
+  CHECK(refused([](auto& p) { p.segments = Segments::kNever; }) ==
+        "gdn_prefill: segments = never; accepted: auto or always, with context_parallel");
+}
+
 PrefillKeys chosen(const PrefillProblem& problem, int limit) {
   REQUIRE(problem.check().ok());
   const PrefillKeys keys = prefill_keys(problem, limit);
@@ -262,7 +286,8 @@ TEST_CASE("PrefillProblemsSurviveJson", "[cpu]") {
         R"("decay":"head",)"
         R"("gate_mode":"log","beta_mode":"given",)"
         R"("use_qk_l2norm":false,"has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
+        R"("checkpoint_every":64,"segments":"auto","context_parallel":false,)"
+        R"("segment_tokens":8192,"batch_invariant":false})");
   const PrefillProblem problem{.heads = {.q = 2},
                                .states = {.location = StateLocation::kPool},
                                .token_layout = TokenLayout::kBHTD,

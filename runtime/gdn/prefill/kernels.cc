@@ -92,6 +92,12 @@ class KernelsRunner final : public PrefillRunner {
     PrefillLimits limits = prefill_limits(problem_, chunk_size());
     // Blocks for outputs, and three times for what segments leave for others.
     if (rule_) limits.sequences /= 4 + problem_.key_dim / problem_.value_dim;
+    if (problem_.context_parallel) {
+      // As many segments.
+      const std::int64_t segments = limits.sequences;
+      limits.sequences /= 2;
+      limits.tokens = std::min(limits.tokens, segments / 2 * problem_.segment_tokens);
+    }
     return limits;
   }
 
@@ -108,7 +114,11 @@ class KernelsRunner final : public PrefillRunner {
         places_of(problem_, keys_, rule_, slots, extent.all_tokens(), extent.sequences);
     CUBINERY_RETURN_IF_ERROR(check_workspace(workspace, found.bytes));
     place_workspace(found, workspace, &params);
-    if (rule_) cut_sequences(found, extent, workspace, &params);
+    if (problem_.context_parallel) {
+      place_steps(found, extent, workspace, &params);
+    } else if (rule_) {
+      cut_sequences(found, extent, workspace, &params);
+    }
     const CurrentContext current = with_context_of(scan_);
     CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const Kernel& scan =
@@ -118,6 +128,7 @@ class KernelsRunner final : public PrefillRunner {
       params.scan.gates = params.chunks.gates;
       params.scan.scale = params.chunks.scale;
     }
+    if (problem_.context_parallel) return launch_steps(scan, stream, args, slots, &params);
     if (slots == 0 || makes_wy) {
       return launch_scan(scan, stream, args.enable_pdl, params.scan);
     }
@@ -172,6 +183,51 @@ class KernelsRunner final : public PrefillRunner {
     params->chunks.counters = 1 + 3 * results;
   }
 
+  // As cut_sequences(), with context_parallel.
+  void place_steps(const Places& found, const PrefillExtent& extent, const Workspace& workspace,
+                   PrefillParams* params) const {
+    SegmentParams& segments = params->scan.segments;
+    segments.chunks = rule_->chunks(extent.tokens, extent.longest);
+    const int tokens = segments.chunks * chunk_size();
+    const std::int64_t most = std::max<std::int64_t>(int_ceil_div(extent.tokens, tokens), 1);
+    // Packed sequences may each end with a segment that is not whole.
+    segments.slots =
+        static_cast<int>(problem_.varlen ? most + extent.sequences - 1 : most * extent.sequences);
+    segments.step.may_forget = problem_.inputs.use_qk_l2norm;
+    char* const base = static_cast<char*>(workspace.data);
+    segments.finished = reinterpret_cast<unsigned*>(base + found.counters);
+    segments.states = base + found.states;
+    segments.transitions = base + found.transitions;
+    params->chunks.zeroed = segments.finished;
+    params->chunks.counters = std::int64_t{segments.slots} * problem_.heads.count();
+  }
+
+  // Those of PrefillArgs::step.
+  Status launch_steps(const Kernel& scan, Stream stream, const PrefillArgs& args,
+                      std::int64_t slots, PrefillParams* params) const {
+    StepParams& step = params->scan.segments.step;
+    step.continues = args.continues;
+    bool enable_pdl = args.enable_pdl;
+    const auto is_due = [&](Step which) {
+      if (args.step == 0) return true;
+      // Without tokens all is done where the first state is there.
+      if (slots == 0) return args.step == static_cast<std::int64_t>(Step::kCarry);
+      return args.step == static_cast<std::int64_t>(which);
+    };
+    if (slots == 0) step.continues = false;
+    if (is_due(Step::kStart) && slots > 0) {
+      CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, enable_pdl, slots, params->chunks));
+      enable_pdl = enable_pdl_;
+    }
+    for (const Step which : {Step::kStart, Step::kCarry, Step::kFinish}) {
+      if (!is_due(which)) continue;
+      step.step = which;
+      CUBINERY_RETURN_IF_ERROR(launch_scan(scan, stream, enable_pdl, params->scan));
+      enable_pdl = enable_pdl_;
+    }
+    return {};
+  }
+
   // False: TMA cannot read or write one of them.
   bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
@@ -223,7 +279,16 @@ class KernelsRunner final : public PrefillRunner {
     const int columns = 16 * keys_.scan.warps;
     const int outputs = keys_.scan.value_dim / columns;
     std::int64_t blocks = outputs * std::int64_t{params.sequences};
-    if (rule_) {
+    const Step step = params.segments.step.step;
+    if (problem_.context_parallel && step != Step::kCarry) {
+      // The first segment of a sequence that begins here has no transition, nor a second run.
+      const bool has_others =
+          params.segments.step.continues || params.segments.slots > params.sequences;
+      if (step == Step::kFinish && !has_others) return {};
+      const int transitions = step == Step::kStart && has_others ? keys_.scan.key_dim / columns : 0;
+      blocks = std::int64_t{outputs + transitions} * params.segments.slots *
+               (step == Step::kFinish ? kParts : 1);
+    } else if (rule_ && !problem_.context_parallel) {
       const int transitions = keys_.scan.key_dim / columns;
       blocks = std::int64_t{2 * outputs + transitions} * params.segments.slots +
                std::int64_t{outputs} * params.segments.chains;
@@ -304,6 +369,12 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
          shared_bytes(keys.chunks) <= limit && shared_bytes(keys.scan) <= limit &&
          divides_every(keys.scan.chunk_size) &&
          (!keys.scan.wgmma || (has_wgmma(target.arch) && is_worth_it()));
+}
+
+GdnPrefillScanKey with_most_stages(GdnPrefillScanKey scan, const Target& target) {
+  GdnPrefillScanKey four = scan;
+  four.stages = 4;
+  return 2 * shared_bytes(four) <= target.shared_bytes_per_block ? four : scan;
 }
 
 bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target) {

@@ -32,6 +32,10 @@ std::optional<std::string> why_no_kernels(const PrefillKernels& fixed,
 // Whether they run together, and on the target.
 bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target& target);
 
+// With four stages where two such blocks fit on a multiprocessor: one that has it to itself waits
+// less for copies.
+GdnPrefillScanKey with_most_stages(GdnPrefillScanKey scan, const Target& target);
+
 // Whether it has three stages, or as many as fit.
 bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target);
 

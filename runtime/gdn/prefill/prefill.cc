@@ -72,6 +72,21 @@ Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
                                                     kPrefillOp, max_seqlen, tokens));
 }
 
+Status check_step(const PrefillProblem& problem, const PrefillArgs& args) {
+  const auto refused = [](std::string_view name, std::int64_t value, std::string_view accepted) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}: {} = {}; accepted: {}", kPrefillOp, name, value, accepted));
+  };
+  const int most = problem.context_parallel ? 3 : 0;
+  if (args.step < 0 || args.step > most) {
+    return refused("step", args.step, most > 0 ? "0 to 3" : "0, without context_parallel");
+  }
+  if (args.continues && !problem.context_parallel) {
+    return refused("continues", 1, "0, without context_parallel");
+  }
+  return {};
+}
+
 }  // namespace
 
 Point point_of(const PrefillProblem&, const PrefillSize& size) {
@@ -123,6 +138,7 @@ Status Prefill::launch(Stream stream, const PrefillArgs& args, const Workspace& 
   CUBINERY_RETURN_IF_ERROR(prefill_extent(problem, args, state_->limits, &extent));
   if (extent.sequences == 0) return {};
   CUBINERY_RETURN_IF_ERROR(check_max_seqlen(args.max_seqlen, extent.tokens));
+  CUBINERY_RETURN_IF_ERROR(check_step(problem, args));
   const PrefillSize size{
       .tokens = extent.all_tokens(), .sequences = extent.sequences, .max_seqlen = args.max_seqlen};
   return state_->runner(point_of(problem, size)).launch(stream, args, extent, workspace);

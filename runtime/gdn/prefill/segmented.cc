@@ -20,6 +20,7 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
     if (kernels.empty()) return {};
     const auto& [chunks, scan] = kernels.front();
+    if (problem.context_parallel) return {{chunks, with_most_stages(scan, target), {}}};
     if (!with_wgmma()) return {{chunks, scan, SegmentChoice{}}};
     // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
     return {{chunks, scan, SegmentChoice{.warps_per_sm = 12}},
@@ -30,7 +31,8 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   std::optional<std::string> why_not_here(const PrefillProblem& problem,
                                           const Target& target) const override {
     if (problem.segments == Segments::kNever) return "the problem asks for sequences in one piece";
-    if (problem.segments == Segments::kAuto && problem.batch_invariant) {
+    if (problem.segments == Segments::kAuto && problem.batch_invariant &&
+        !problem.context_parallel) {
       return "batch_invariant, and the problem does not ask for it";
     }
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
@@ -45,7 +47,8 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan, choice] = keys;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
            chunks.warps == std::get<0>(fixed_keys(problem)).warps &&
-           has_usual_stages(scan, target) && fit(kernels_of(keys), problem, target);
+           (problem.context_parallel || has_usual_stages(scan, target)) &&
+           fit(kernels_of(keys), problem, target);
   }
   double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
             const Target& target) const override {

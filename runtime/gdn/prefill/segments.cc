@@ -11,8 +11,6 @@ namespace {
 
 // With batch_invariant, where the length must not depend on what else there is in the batch.
 constexpr int kFixedTokens = 4096;
-// A whole number of chunks of any size.
-constexpr int kLeastTokens = 64;
 // Carrying a state from segment to segment is a chain of steps; of more segments it takes longer
 // than it saves.
 constexpr std::int64_t kMostSegments = 32;
@@ -27,14 +25,17 @@ constexpr double kTokensPerSquare = 57;
 SegmentRule::SegmentRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
                          int warps_per_sm, int sm_count)
     : chunk_size_(scan.chunk_size),
-      has_fixed_length_(problem.batch_invariant),
+      fixed_tokens_(problem.context_parallel  ? problem.segment_tokens
+                    : problem.batch_invariant ? kFixedTokens
+                                              : 0),
+      keeps_all_states_(problem.context_parallel),
       segments_grow_slowly_(scan.wgmma),
       places_(std::max<std::int64_t>(
           std::int64_t{sm_count} * warps_per_sm / (problem.heads.count() * (scan.value_dim / 16)),
           1)) {}
 
 int SegmentRule::chunks(std::int64_t tokens, std::int64_t longest) const {
-  if (has_fixed_length_) return kFixedTokens / chunk_size_;
+  if (fixed_tokens_ > 0) return fixed_tokens_ / chunk_size_;
   const auto share = [&](std::int64_t of, std::int64_t segments) {
     return int_ceil_div(int_ceil_div(of, chunk_size_), segments);
   };
@@ -46,12 +47,14 @@ int SegmentRule::chunks(std::int64_t tokens, std::int64_t longest) const {
     most = std::clamp<std::int64_t>(static_cast<std::int64_t>(std::ceil(square)), 1, kMostSegments);
   }
   return static_cast<int>(std::max<std::int64_t>(
-      {share(tokens, places_), share(longest, most), kLeastTokens / chunk_size_}));
+      {share(tokens, places_), share(longest, most), kSegmentUnit / chunk_size_}));
 }
 
 std::int64_t SegmentRule::most_results(std::int64_t tokens, std::int64_t sequences) const {
-  if (has_fixed_length_) return segment_results(tokens, kFixedTokens);
-  const std::int64_t least = segment_results(tokens, kLeastTokens);
+  // Those of parts, and the state in front of all.
+  if (keeps_all_states_) return segment_slots(tokens, sequences, fixed_tokens_) * kParts + 1;
+  if (fixed_tokens_ > 0) return segment_results(tokens, fixed_tokens_);
+  const std::int64_t least = segment_results(tokens, kSegmentUnit);
   // A sequence of average length or more has at most kMostSegments.
   const std::int64_t of_sequences = std::min(sequences, least) * kMostSegments;
   return std::min({least, places_, of_sequences});

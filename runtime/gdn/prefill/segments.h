@@ -10,6 +10,10 @@
 namespace cubinery {
 namespace gdn {
 
+// A whole number of chunks of any size: what a segment has at least, and what
+// PrefillProblem::segment_tokens is a multiple of.
+inline constexpr int kSegmentUnit = 64;
+
 // What decides how long segments are.  No kernel's key.
 struct SegmentChoice {
   int warps_per_sm = 8;  // of the scan, that a launch aims at
@@ -32,7 +36,7 @@ namespace gdn {
 class SegmentRule {
  public:
   // As many segments as give every multiprocessor `warps_per_sm` warps of the scan, at most 32 of a
-  // sequence.  With batch_invariant always the same length.
+  // sequence.  With batch_invariant and context_parallel always the same length.
   SegmentRule(const PrefillProblem& problem, const GdnPrefillScanKey& scan, int warps_per_sm,
               int sm_count);
 
@@ -45,7 +49,8 @@ class SegmentRule {
 
  private:
   int chunk_size_;
-  bool has_fixed_length_;
+  int fixed_tokens_;  // of a segment; 0: that depends on the launch
+  bool keeps_all_states_;
   bool segments_grow_slowly_;
   std::int64_t places_;  // for segments, on all multiprocessors
 };

@@ -44,12 +44,17 @@ struct Fields<gdn::PrefillProblem> {
       fixed<&P::segments>(
           "long sequences are cut into segments that run side by side: where that is faster "
           "(auto), never, or always; with batch_invariant, auto means never"),
+      fixed<&P::context_parallel>(
+          "sequences may be spread over several GPUs, which launch a prefill in three steps"),
+      fixed<&P::segment_tokens>("tokens of the segments that sequences are cut into, a multiple of "
+                                "64 (context_parallel)"),
       gdn::batch_invariant_field<P>());
   // How a state lies in memory is not among them: it is read and written once for a whole sequence.
-  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype", "decay"};
+  static constexpr std::string_view kOutline[] = {"key_dim", "value_dim", "dtype", "decay",
+                                                  "context_parallel"};
   static constexpr std::string_view kNotForSpeed[] = {
       "q_heads",          "k_heads",  "v_heads",        "token_layout",
-      "checkpoint_every", "segments", "batch_invariant"};
+      "checkpoint_every", "segments", "segment_tokens", "batch_invariant"};
 };
 
 namespace gdn {
@@ -70,7 +75,8 @@ template <>
 struct Numbers<PrefillArgs> {
   static constexpr std::tuple kList{
       numbers::kPadSlotId, numbers::kZeroPadding, numbers::kScratchSlot, numbers::kCheckpointEvery,
-      numbers::kScale,     numbers::kLowerBound,  numbers::kMaxSeqlen,   numbers::kEnablePdl};
+      numbers::kScale,     numbers::kLowerBound,  numbers::kMaxSeqlen,   numbers::kEnablePdl,
+      numbers::kStep,      numbers::kContinues};
   static constexpr std::tuple kSizes{
       Number{CUBINERY_MEMBER(tokens), "", "of all sequences: B T, or the packed total"},
       Number{CUBINERY_MEMBER(sequences), "", "B, or N"},

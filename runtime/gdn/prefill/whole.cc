@@ -33,6 +33,7 @@ class PrefillWhole final : public PrefillScanPath<> {
   std::optional<std::string> why_not_here(const PrefillProblem& problem,
                                           const Target& target) const override {
     if (problem.segments == Segments::kAlways) return "the problem asks for segments";
+    if (problem.context_parallel) return "context_parallel";
     return why_no_kernels(kernels_of(fixed_keys(problem)), problem, target);
   }
   bool fits(const PrefillProblem& problem, const KeySet& keys,

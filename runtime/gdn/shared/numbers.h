@@ -46,6 +46,13 @@ inline constexpr Number kEnablePdl{
     CUBINERY_MEMBER(enable_pdl), "",
     "the launch may overlap the kernel in front of it (sm_90 and newer)"};
 
+inline constexpr Number kStep{CUBINERY_MEMBER(step), "all of them",
+                              "1, 2 or 3: start, carry or finish; context_parallel only"};
+inline constexpr Number kContinues{
+    CUBINERY_MEMBER(continues), "",
+    "the first sequence goes on from the GPU in front, so its initial state is read by step 2; "
+    "context_parallel only"};
+
 // Of a size that is one number.
 inline constexpr auto kItself = [](auto& size) -> auto& { return size; };
 

@@ -22,6 +22,7 @@
 // with another one behind them have any, so those of different sequences lie in different places.
 #pragma once
 
+#include "common/chunk/steps.h"
 #include "cubinery/dtype.h"
 #include "cubinery/gdn_types.h"
 
@@ -36,6 +37,12 @@ struct Cut {
 constexpr Cut cut(int chunks, int most) {
   const int segments = chunks <= most ? 1 : (chunks + most - 1) / most;
   return {.segments = segments, .chunks = (chunks + segments - 1) / segments};
+}
+
+// With context_parallel (steps.h): all but the last have `of_segment` chunks.
+constexpr Cut cut_on_grid(int chunks, int of_segment) {
+  return {.segments = chunks <= of_segment ? 1 : (chunks + of_segment - 1) / of_segment,
+          .chunks = of_segment};
 }
 
 // The segments of sequence n have numbers from its first token / tokens of a segment + n on; a
@@ -73,9 +80,11 @@ struct SegmentParams {
   int chunks;          // of a segment, at most
   int slots;           // of the launch
   int chains;          // sequences, if any may have more than two segments
+  StepParams step;     // with context_parallel
   unsigned* tickets;   // one
   unsigned* started;   // [results][heads]: blocks that have read the initial state
-  unsigned* finished;  // [results][heads]: blocks that have left N or D
+  unsigned* finished;  // [results][heads]: blocks that have left N or D; with context_parallel
+                       // [slots][heads]: the reach of the segment's transition, the only counters
   unsigned* ready;     // [results][heads]: blocks that have left the state behind the segment
   void* states;        // [results][heads] of segment_state_bytes()
   void* transitions;   // [results][heads] of segment_transition_bytes()

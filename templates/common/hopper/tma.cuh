@@ -106,4 +106,9 @@ __device__ inline void wait_for_boxes_read() {
   asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
 }
 
+// Behind the last use of a barrier, so that its memory can have another one.
+__device__ inline void take_down_barrier(unsigned barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 }  // namespace cubinery::dev
