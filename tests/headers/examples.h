@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "cubinery/gdn.h"
+#include "cubinery/ranks.h"
 #include "cubinery/tuning.h"
 
 using namespace cubinery;
@@ -34,9 +35,14 @@ struct Surroundings {
   const void* x;
   void* y;
   int cols;
+  gdn::PrefillProblem problem;
+  gdn::PrefillArgs args;
+  gdn::Workspace workspace;
+  void* comm;
+  int rank;
 };
 
 // Each example is in a block of its own, so that it may declare these names anew.
 #define SURROUNDINGS(s)                                                                            \
   [[maybe_unused]] auto& [options, context, stream, tunable, config_json, decode_args, rows, x, y, \
-                          cols] = s;
+                          cols, problem, args, workspace, comm, rank] = s;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cubinery/ranks.h"
 #include "tests/runtime/fake_prefill.h"
 
 namespace cubinery::gdn {
@@ -267,6 +268,43 @@ TEST_CASE("ALongestSequenceIsAHint", "[cpu]") {
   CHECK(dense.refusal([](PrefillArgs& a) { a.max_seqlen = 101; }).starts_with("gdn_prefill: max_"));
 }
 
+TEST_CASE("StepsNeedContextParallelism", "[cpu]") {
+  const FakePrefill dense({});
+  for (const std::int64_t step : {-1, 1, 3, 4}) {
+    CHECK(dense.refusal([&](PrefillArgs& a) { a.step = step; }) ==
+          "gdn_prefill: step = " + std::to_string(step) +
+              "; accepted: 0, without context_parallel");
+  }
+  CHECK(dense.refusal([](PrefillArgs& a) { a.continues = true; }) ==
+        "gdn_prefill: continues = 1; accepted: 0, without context_parallel");
+}
+
+// Ranks that agree or do not.
+class FakeRanks : public Ranks {
+ public:
+  explicit FakeRanks(Result<bool> agrees) : agrees_(std::move(agrees)) {}
+  Status receive(Stream, void*, std::size_t, int) override { return {}; }
+  Status send(Stream, const void*, std::size_t, int) override { return {}; }
+  Result<bool> agree(std::uint64_t) override { return std::move(agrees_); }
+
+ private:
+  Result<bool> agrees_;
+};
+
+TEST_CASE("RanksAgreeOnTheProblem", "[cpu]") {
+  const FakePrefill plain({});
+  const auto refusal_of = [&](Result<bool> agrees) {
+    const auto made =
+        RankPrefill::create(plain.prefill(), std::make_shared<FakeRanks>(std::move(agrees)));
+    REQUIRE(!made);
+    return std::string(made.error().message());
+  };
+  CHECK(refusal_of(true) ==
+        "gdn_prefill: context_parallel = false; accepted: true, for a prefill on ranks");
+  CHECK(refusal_of(false).starts_with("gdn_prefill: another rank has another problem than {"));
+  CHECK(refusal_of(Status(Code::kDriver, "NCCL: gone")) == "NCCL: gone");
+}
+
 TEST_CASE("TheScanOverlapsTheChunks", "[cpu]") {
   const FakePrefill bench({});
   PrefillArgs args = bench.args(2, 100);
@@ -312,7 +350,8 @@ TEST_CASE("TheWorkspaceHoldsOrderAndRecords", "[cpu]") {
     return dense.prefill().workspace_bytes({.tokens = tokens, .sequences = sequences});
   };
   const auto slots = [&](int tokens, int sequences) {
-    return static_cast<std::size_t>(tokens / dense.chunk_size() + sequences);
+    return static_cast<std::size_t>(tokens / dense.chunk_size()) +
+           static_cast<std::size_t>(sequences);
   };
   CHECK(dense_bytes(0, 0) == 0);
   CHECK(dense_bytes(200, 2) == slots(200, 2) * dense.slot_bytes());
@@ -380,7 +419,7 @@ TEST_CASE("AWorkspaceIsRefusedWithReason", "[cpu]") {
   const FakePrefill bench({});
   const PrefillArgs args = bench.args(2, 100);
   const auto chunks =
-      static_cast<std::size_t>(2 * ((100 + bench.chunk_size() - 1) / bench.chunk_size()));
+      2 * static_cast<std::size_t>((100 + bench.chunk_size() - 1) / bench.chunk_size());
   const std::size_t needed = chunks * bench.slot_bytes();
   CHECK(bench.refusal(args, {address(20), needed - 1}) ==
         "gdn_prefill: workspace has " + std::to_string(needed - 1) + " bytes; accepted: at least " +
