@@ -34,6 +34,7 @@ from cubinery._errors import (
 from cubinery import conv as _conv
 from cubinery import gdn as _gdn
 from cubinery import problems as _problems
+from cubinery import ranks as ranks
 from cubinery.conv import *
 from cubinery.gdn import *
 from cubinery.kernels import Kernel, KernelInfo, SourceOptions, TunableKernel, TunedKernel
