@@ -119,7 +119,8 @@ TEST_CASE("a model config gives what engines serve it with", "[cpu]") {
         R"("state_layout":"vk","state_location":"pool",)"
         R"("decay":"head","gate_mode":"computed","beta_mode":"logit","use_qk_l2norm":true,)"
         R"("has_initial_state":true,"store_state":true,"checkpoints":"none",)"
-        R"("checkpoint_every":64,"segments":"auto","batch_invariant":false})");
+        R"("checkpoint_every":64,"segments":"auto","context_parallel":false,"segment_tokens":8192,)"
+        R"("batch_invariant":false})");
   CHECK(to_json(requests[3].asked.problem) ==
         R"({"q_heads":16,"k_heads":16,"v_heads":32,"key_dim":128,"value_dim":128,)"
         R"("dtype":"bf16","output_dtype":"bf16","gate_dtype":"bf16","beta_dtype":"bf16",)"

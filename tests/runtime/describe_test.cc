@@ -48,7 +48,8 @@ TEST_CASE("TheDtypeOfATensorIsAFieldOrADtype", "[cpu]") {
   const std::set<std::string_view> dtypes{"f32", "i32", "i64", "bool"};
   for (const OperatorDescription& op : operator_descriptions()) {
     CHECK(op.args.positional > 0);
-    CHECK(op.args.numbers.back().name == "enable_pdl");
+    CHECK(std::any_of(op.args.numbers.begin(), op.args.numbers.end(),
+                      [](const auto& number) { return number.name == "enable_pdl"; }));
     for (const TensorDescription& tensor : op.args.tensors) {
       INFO(op.name << ": " << tensor.name << " " << tensor.shape);
       const bool is_field = std::any_of(op.fields.begin(), op.fields.end(),
