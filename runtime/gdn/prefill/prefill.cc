@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "runtime/gdn/prefill/paths.h"
+#include "runtime/gdn/shared/problem_check.h"
 #include "runtime/operator/operator.h"
 #include "runtime/operator/tensor_check.h"
 
@@ -67,22 +69,18 @@ namespace {
 
 Status check_max_seqlen(std::int64_t max_seqlen, std::int64_t tokens) {
   if (max_seqlen >= 0 && max_seqlen <= tokens) return {};
-  return Status(Code::kInvalidArgument, fmt::format("{}: max_seqlen = {}; accepted: 0 to {}, the "
-                                                    "tokens that there are",
-                                                    kPrefillOp, max_seqlen, tokens));
+  return bad_field(kPrefillOp, "max_seqlen", std::to_string(max_seqlen),
+                   fmt::format("0 to {}, the tokens that there are", tokens));
 }
 
 Status check_step(const PrefillProblem& problem, const PrefillArgs& args) {
-  const auto refused = [](std::string_view name, std::int64_t value, std::string_view accepted) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: {} = {}; accepted: {}", kPrefillOp, name, value, accepted));
-  };
   const int most = problem.context_parallel ? 3 : 0;
   if (args.step < 0 || args.step > most) {
-    return refused("step", args.step, most > 0 ? "0 to 3" : "0, without context_parallel");
+    return bad_field(kPrefillOp, "step", std::to_string(args.step),
+                     most > 0 ? "0 to 3" : "0, without context_parallel");
   }
   if (args.continues && !problem.context_parallel) {
-    return refused("continues", 1, "0, without context_parallel");
+    return bad_field(kPrefillOp, "continues", "1", "0, without context_parallel");
   }
   return {};
 }
