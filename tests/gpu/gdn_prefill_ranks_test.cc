@@ -45,19 +45,7 @@ TEST_CASE("GdnPrefillRanks.LengthsAroundEverySegment", "[gpu][prefill]") {
 }
 
 TEST_CASE("GdnPrefillRanks.EveryGateDistribution", "[gpu][prefill]") {
-  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
-    PrefillProblem problem = over_ranks(small_prefill(), 192);
-    problem.dtype = dtype;
-    for (const GateDistribution gates : kGateDistributions) {
-      run_case(problem, {.lengths = {1000, 333}}, {.seed = seed(), .gates = gates});
-    }
-    for (const double rho : {0.5, 0.9, 0.99}) {
-      for (const GateDistribution gates : {GateDistribution::kUndecayed, GateDistribution::kInit}) {
-        run_case(problem, {.lengths = {1000, 333}},
-                 {.seed = seed(), .gates = gates, .key_correlation = rho});
-      }
-    }
-  }
+  run_every_gate(over_ranks(small_prefill(), 192), {.lengths = {1000, 333}});
 }
 
 TEST_CASE("GdnPrefillRanks.KeysThatNobodyNormalises", "[gpu][prefill]") {

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "harness/data.h"
 #include "harness/rounding.h"
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
@@ -38,6 +39,22 @@ void expect_same_in_parts(const Case& one, const typename Case::Operator& prepar
       INFO("request " << n << " of " << one.sequences() << " alone with " << count - 1
                       << " others, problem " << one.problem().to_json() << ", seed " << seed());
       CHECK(same_sequence(one, n, all, some));
+    }
+  }
+}
+
+// A prefill in every dtype, with every gate distribution, and with keys that resemble each other
+// where little is forgotten.
+inline void run_every_gate(gdn::PrefillProblem problem, const CaseShape& shape) {
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    problem.dtype = dtype;
+    for (const GateDistribution gates : kGateDistributions) {
+      run_case(problem, shape, {.seed = seed(), .gates = gates});
+    }
+    for (const double rho : {0.5, 0.9, 0.99}) {
+      for (const GateDistribution gates : {GateDistribution::kUndecayed, GateDistribution::kInit}) {
+        run_case(problem, shape, {.seed = seed(), .gates = gates, .key_correlation = rho});
+      }
     }
   }
 }
