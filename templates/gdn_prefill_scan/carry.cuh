@@ -79,7 +79,9 @@ class SliceCopier {
 // By mma.sync.
 struct MmaCarrier {
   static __device__ void end() {}
-  // Carries the state over `steps` segments, the first of which has this result.  For all threads.
+  // Carries the state over `steps` segments, the first of which has this result, and leaves it
+  // behind each.  For all threads.
+  template <bool kLeaves = true>
   static __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                long long result, int steps) {
     SliceCopier copier(result, steps * kKeys);
@@ -117,8 +119,13 @@ struct MmaCarrier {
         }
       }
       // Also orders the last slice's reading before the copies of the next run.
-      store_state_behind(state, p, unit, result);
+      if constexpr (kLeaves) store_state_behind(state, p, unit, result);
     }
+  }
+  // Carries it over one, and leaves it nowhere.  Orders nothing behind its last reading.
+  static __device__ void carry_once(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                    long long result) {
+    carry<false>(state, p, unit, result, 1);
   }
 };
 
@@ -148,14 +155,7 @@ class TmaCarrier {
       const long long next = result + result_step(p);
       dev::wait_for_phase(barrier(0), phase_ % 2);
       Tile s[kKeys];
-#pragma unroll
-      for (int k = 0; k < kKeys; ++k) s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
-      scale_state(state, decay());
-#pragma unroll
-      for (int k = 0; k < kKeys; ++k) {
-        add(state.tiles[k], dev::to_float(dev::load_tile<DType::kF32>(
-                                states(), k * kKey.warps + dev::ThisThreadInLoop::number() / 32)));
-      }
+      add_states(state, s);
       dev::show_to_tma();
       // Orders the reading of N before the next one's copy, and the storing of the last state
       // before its counting.
@@ -164,13 +164,7 @@ class TmaCarrier {
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
         dev::wait_for_phase(barrier(1 + half), phase_ % 2);
-        dev::start_products();
-#pragma unroll
-        for (int k = 0; k < kKeys / kHalves; ++k) {
-          dev::multiply<kKey.dtype, true, true>(state.tiles, s[half * (kKeys / kHalves) + k],
-                                                TransitionHalf::by_columns(place_of_half(half), k));
-        }
-        dev::commit_products();
+        multiply_half(state, s, half);
       }
       // What takes long, while products run.
       if (step + 2 < steps) wait_for_segment(p, next + result_step(p));
@@ -190,6 +184,25 @@ class TmaCarrier {
     count(p, result - result_step(p));
   }
 
+  // The same over one segment, and leaves the state nowhere.  No place in shared memory is used
+  // twice, so nothing is ordered, also behind its last reading.
+  __device__ void carry_once(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                             long long result) {
+    if (!computes()) return;
+    copy_states(p, unit, result);
+    for (int half = 0; half < kHalves; ++half) copy_half(p, result, half);
+    dev::wait_for_phase(barrier(0), phase_ % 2);
+    Tile s[kKeys];
+    add_states(state, s);
+#pragma unroll
+    for (int half = 0; half < kHalves; ++half) {
+      dev::wait_for_phase(barrier(1 + half), phase_ % 2);
+      multiply_half(state, s, half);
+    }
+    dev::finish_products<0>(state.tiles);
+    ++phase_;
+  }
+
   // Gives the shared memory back.  For all threads, behind the last carry().
   __device__ void end() {
     if (threadIdx.x != 0) return;
@@ -199,6 +212,27 @@ class TmaCarrier {
  private:
   static constexpr int kHalves = kTransitionHalves;
   static constexpr int kStateBytes = kKeys * kStateRowBytes;
+
+  // decay S + N, and S as an operand.
+  static __device__ void add_states(State& state, Tile (&s)[kKeys]) {
+#pragma unroll
+    for (int k = 0; k < kKeys; ++k) s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
+    scale_state(state, decay());
+#pragma unroll
+    for (int k = 0; k < kKeys; ++k) {
+      add(state.tiles[k], dev::to_float(dev::load_tile<DType::kF32>(
+                              states(), k * kKey.warps + dev::ThisThreadInLoop::number() / 32)));
+    }
+  }
+  static __device__ void multiply_half(State& state, const Tile (&s)[kKeys], int half) {
+    dev::start_products();
+#pragma unroll
+    for (int k = 0; k < kKeys / kHalves; ++k) {
+      dev::multiply<kKey.dtype, true, true>(state.tiles, s[half * (kKeys / kHalves) + k],
+                                            TransitionHalf::by_columns(place_of_half(half), k));
+    }
+    dev::commit_products();
+  }
 
   static __device__ unsigned place_of_half(int half) {
     return dev::shared_address(shared) + half * kTransitionHalf;

@@ -31,6 +31,48 @@ __device__ Segment uniform(const Segment& segment) {
           .warm_up = dev::uniform(segment.warm_up)};
 }
 
+__device__ bool is_malformed(const GdnPrefillScanParams& p) {
+  return kKey.varlen && p.order[0] == dev::kMalformed;
+}
+// Fills a slot's share of all tokens, where cu_seqlens is malformed.
+__device__ void fill_share(const GdnPrefillScanParams& p, const Unit& unit, int slot) {
+  fill_output(p, unit, p.tokens * slot / p.segments.slots, p.tokens * (slot + 1) / p.segments.slots,
+              dev::nan());
+}
+
+// How the unit's sequence is cut.
+__device__ Cut cut_of(const GdnPrefillScanParams& p, const Unit& unit) {
+  const int chunks = chunks_of(unit.sequence);
+  if constexpr (kKey.context_parallel) return cut_on_grid(chunks, p.segments.chunks);
+  return cut(chunks, p.segments.chunks);
+}
+
+// The sequence and the segment of a slot, which of a chain is the sequence's number.  Number and
+// cut may say that there is no such segment.  False: cu_seqlens is malformed; blocks that write
+// outputs have filled their share of all tokens.
+__device__ void find_segment(const GdnPrefillScanParams& p, int slot, bool is_chain, Unit* unit,
+                             Segment* segment) {
+  if constexpr (kKey.varlen) {
+    const int tokens = p.segments.chunks * kChunk;
+    unit->n = is_chain ? slot
+                       : dev::sequence_of_slot<kKey.cu_seqlens_dtype>(slot, tokens, p.cu_seqlens,
+                                                                      p.sequences);
+    unit->sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit->n, p.cu_seqlens);
+    segment->result = unit->sequence.first / tokens;
+    segment->number = is_chain ? 0 : static_cast<int>(slot - segment->result - unit->n);
+    segment->cut = cut_of(p, *unit);
+    // Elsewhere the last segment leaves nothing.
+    if constexpr (kKey.context_parallel) segment->result += unit->n;
+  } else {
+    unit->sequence = dev::dense_sequence<kChunk>(0, p.tokens);
+    segment->cut = cut_of(p, *unit);
+    unit->n = is_chain ? slot : slot / segment->cut.segments;
+    unit->sequence = dev::dense_sequence<kChunk>(unit->n, p.tokens);
+    segment->result = unit->n * (segment->cut.segments - (kKey.context_parallel ? 0 : 1));
+    segment->number = is_chain ? 0 : slot % segment->cut.segments;
+  }
+}
+
 // The logarithm of what a state may be multiplied by and count as forgotten: half a unit in fp32's
 // last place.
 constexpr float kForgotten = -24.0f;

@@ -41,31 +41,12 @@ __device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment*
   unit->first_column = block * kColumns;
   unit->role = is_chain ? Role::kChain : Role::kOutputs;
 
-  if constexpr (kKey.varlen) {
-    if (p.order[0] == dev::kMalformed) {
-      // The blocks of outputs fill their share of all tokens.
-      if (!is_ahead && !is_chain) {
-        fill_output(p, *unit, p.tokens * slot / p.segments.slots,
-                    p.tokens * (slot + 1) / p.segments.slots, dev::nan());
-      }
-      return false;
-    }
-    const int tokens = p.segments.chunks * kChunk;
-    unit->n = is_chain ? slot
-                       : dev::sequence_of_slot<kKey.cu_seqlens_dtype>(slot, tokens, p.cu_seqlens,
-                                                                      p.sequences);
-    unit->sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit->n, p.cu_seqlens);
-    segment->result = unit->sequence.first / tokens;
-    segment->number = is_chain ? 0 : static_cast<int>(slot - segment->result - unit->n);
-    segment->cut = cut(chunks_of(unit->sequence), p.segments.chunks);
-  } else {
-    unit->sequence = dev::dense_sequence<kChunk>(0, p.tokens);
-    segment->cut = cut(chunks_of(unit->sequence), p.segments.chunks);
-    unit->n = is_chain ? slot : slot / segment->cut.segments;
-    unit->sequence = dev::dense_sequence<kChunk>(unit->n, p.tokens);
-    segment->result = unit->n * (segment->cut.segments - 1);
-    segment->number = is_chain ? 0 : slot % segment->cut.segments;
+  if (is_malformed(p)) {
+    // The blocks of outputs fill their share of all tokens.
+    if (!is_ahead && !is_chain) fill_share(p, *unit, slot);
+    return false;
   }
+  find_segment(p, slot, is_chain, unit, segment);
   if (segment->number < 0 || segment->number >= segment->cut.segments) return false;
   // The second segment's state is what the first one leaves.
   if (is_chain) return segment->cut.segments > 2;

@@ -58,30 +58,12 @@ __device__ bool take_step(const GdnPrefillScanParams& p, Unit* unit, Segment* se
   const int slot = static_cast<int>(ticket);  // of a chain: the sequence
   unit->role = is_chain ? Role::kChain : is_transition ? Role::kTransition : Role::kOutputs;
 
-  if constexpr (kKey.varlen) {
-    if (p.order[0] == dev::kMalformed) {
-      if (step == Step::kStart && !is_transition) {
-        fill_output(p, *unit, p.tokens * slot / p.segments.slots,
-                    p.tokens * (slot + 1) / p.segments.slots, dev::nan());
-      }
-      return false;
-    }
-    const int tokens = p.segments.chunks * kChunk;
-    unit->n = is_chain ? slot
-                       : dev::sequence_of_slot<kKey.cu_seqlens_dtype>(slot, tokens, p.cu_seqlens,
-                                                                      p.sequences);
-    unit->sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit->n, p.cu_seqlens);
-    segment->result = unit->sequence.first / tokens + unit->n;
-    segment->cut = cut_on_grid(chunks_of(unit->sequence), p.segments.chunks);
-  } else {
-    unit->sequence = dev::dense_sequence<kChunk>(0, p.tokens);
-    segment->cut = cut_on_grid(chunks_of(unit->sequence), p.segments.chunks);
-    unit->n = is_chain ? slot : slot / segment->cut.segments;
-    unit->sequence = dev::dense_sequence<kChunk>(unit->n, p.tokens);
-    segment->result = unit->n * segment->cut.segments;
+  if (is_malformed(p)) {
+    if (step == Step::kStart && !is_transition) fill_share(p, *unit, slot);
+    return false;
   }
+  find_segment(p, slot, is_chain, unit, segment);
   if (is_chain) return true;
-  segment->number = static_cast<int>(slot - segment->result);
   if (segment->number < 0 || segment->number >= segment->cut.segments) return false;
 
   int begin = segment->number * segment->cut.chunks;
@@ -124,7 +106,10 @@ __device__ void start_step(State& state, const GdnPrefillScanParams& p, const Un
     }
     if (segment.part == 0) return;
     Carrier carrier;
-    carrier.carry(state, p, unit, result_of(p, unit, segment, segment.number, segment.part - 1), 1);
+    carrier.carry_once(state, p, unit,
+                       result_of(p, unit, segment, segment.number, segment.part - 1));
+    // Orders all warps' reading of D and N before what the stages are filled with.
+    __syncthreads();
     return carrier.end();
   }
   if (!computes()) return;
