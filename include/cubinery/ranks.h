@@ -8,6 +8,7 @@
 //   Status status = on_ranks.launch(stream, args, workspace, {.source = rank - 1});
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,13 +40,19 @@ class Ranks {
 // wants it, one thread at a time uses a communicator.
 class NcclRanks final : public Ranks {
  public:
-  // comm: an ncclComm_t of the context's device.  kUnsupported: the process has no NCCL.
-  // kInvalidArgument: null, or of another device.  kDriver: NCCL refuses.
-  static Result<std::shared_ptr<NcclRanks>> create(const Context& context, void* comm);
+  // comm: an ncclComm_t of the context's device, which may block or not.  timeout: how long agree()
+  // waits for other ranks, and a communicator that does not block for what it enqueues; then they
+  // return kDriver, and the communicator is to be aborted.  (One that blocks may wait inside of
+  // NCCL, when it connects ranks, for as long as NCCL likes.)
+  // kUnsupported: the process has no NCCL.  kInvalidArgument: null, or of another device.  kDriver:
+  // NCCL refuses.
+  static Result<std::shared_ptr<NcclRanks>> create(
+      const Context& context, void* comm,
+      std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
   int rank() const;
   int count() const;
-  // What has failed since then, as a rank that has died (ncclCommGetAsyncError()): kDriver. Kernels
+  // What has failed since then, as a rank that has died (ncclCommGetAsyncError()): kDriver.  Kernels
   // that wait for such a rank end when the caller aborts the communicator (ncclCommAbort()).
   Status check() const;
 
@@ -79,6 +86,7 @@ class RankPrefill {
   static Result<RankPrefill> create(Prefill prefill, std::shared_ptr<Ranks> ranks);
 
   const Prefill& prefill() const& { return prefill_; }
+  const PrefillProblem& problem() const& { return prefill_.problem(); }
 
   // Enqueues the steps of Prefill::launch() and the exchange; does not wait.  `args`: as there,
   // without `step` and `continues`.  The first state is written where it comes from a rank, so

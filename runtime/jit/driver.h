@@ -52,6 +52,7 @@ namespace cubinery {
   F(cuStreamCreate)                    \
   F(cuStreamDestroy)                   \
   F(cuStreamSynchronize)               \
+  F(cuStreamQuery)                     \
   F(cuStreamBeginCapture)              \
   F(cuStreamEndCapture)                \
   F(cuGraphInstantiateWithFlags)       \

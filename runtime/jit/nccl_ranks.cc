@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
+#include <thread>
 
 #include "cubinery/ranks.h"
 #include "runtime/jit/context_state.h"
@@ -31,6 +33,7 @@ namespace {
 constexpr int kSuccess = 0, kInProgress = 7;  // ncclResult_t
 constexpr int kUint8 = 1, kUint64 = 5;        // ncclDataType_t
 constexpr int kMax = 2;                       // ncclRedOp_t
+constexpr std::chrono::microseconds kPause{50};
 
 using internal::NcclFunctions;
 
@@ -58,26 +61,36 @@ Result<NcclFunctions> functions_of_process() {
   return f;
 }
 
-// Some device memory.
+// Some device memory, and a stream that waits for no other.
 class Scratch {
  public:
-  explicit Scratch(const Device& device) : device_(device) {}
+  explicit Scratch(const Device& device) : driver_(device.driver()) {}
   ~Scratch() {
-    if (data_ != 0) device_.driver().cuMemFree(data_);
+    if (data_ != 0) driver_.cuMemFree(data_);
+    if (stream_ != nullptr) driver_.cuStreamDestroy(stream_);
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
   Status allocate(std::size_t bytes) {
-    return device_.driver().check(device_.driver().cuMemAlloc(&data_, bytes), "cuMemAlloc");
+    CUBINERY_RETURN_IF_ERROR(driver_.check(driver_.cuMemAlloc(&data_, bytes), "cuMemAlloc"));
+    return driver_.check(driver_.cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING),
+                         "cuStreamCreate");
   }
+  // Leaves both to a kernel that has not ended: freeing memory would wait for it.
+  void abandon() {
+    data_ = 0;
+    stream_ = nullptr;
+  }
+  CUstream stream() const { return stream_; }
   CUdeviceptr get() const { return data_; }
   // NOLINTNEXTLINE(performance-no-int-to-ptr): the driver has addresses as numbers.
   void* data() const { return reinterpret_cast<void*>(data_); }
 
  private:
-  const Device& device_;
+  const Driver& driver_;
   CUdeviceptr data_ = 0;
+  CUstream stream_ = nullptr;
 };
 
 }  // namespace
@@ -89,11 +102,49 @@ class NcclRanks::State {
   internal::NcclComm comm = nullptr;
   int rank = 0;
   int count = 0;
+  std::chrono::milliseconds timeout{};
 
   Status checked(int result, std::string_view what) const {
     if (result == kSuccess || result == kInProgress) return {};
     return Status(Code::kDriver, fmt::format("NCCL: {} on rank {} of {}: {}", what, rank, count,
                                              nccl.error_text(result)));
+  }
+  // What a call has returned.  A communicator that does not block goes on by itself; before it has,
+  // nothing else may go on the stream.
+  Status enqueued(int result, std::string_view what) const {
+    if (result != kInProgress) return checked(result, what);
+    return wait(what, [&] { return has_enqueued(what); });
+  }
+  Result<bool> has_enqueued(std::string_view what) const {
+    int state = kSuccess;
+    CUBINERY_RETURN_IF_ERROR(checked(nccl.async_error(comm, &state), "ncclCommGetAsyncError"));
+    CUBINERY_RETURN_IF_ERROR(checked(state, what));
+    return state != kInProgress;
+  }
+  // Whether what is on the stream has ended, if nothing has failed.
+  Result<bool> has_run(CUstream stream) const {
+    const Result<bool> enqueued = has_enqueued("an earlier call");
+    if (!enqueued) return enqueued.error().clone();
+    const CUresult result = device->driver().cuStreamQuery(stream);
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    CUBINERY_RETURN_IF_ERROR(device->driver().check(result, "cuStreamQuery"));
+    return true;
+  }
+  // Until has_ended() is true, or `timeout` is over.
+  template <class HasEnded>
+  Status wait(std::string_view what, HasEnded has_ended) const {
+    const auto start = std::chrono::steady_clock::now();
+    while (true) {
+      const Result<bool> ended = has_ended();
+      if (!ended) return ended.error().clone();
+      if (*ended) return {};
+      if (std::chrono::steady_clock::now() - start >= timeout) {
+        return Status(Code::kDriver,
+                      fmt::format("NCCL: {} on rank {} of {}: other ranks have not come in {} ms",
+                                  what, rank, count, timeout.count()));
+      }
+      std::this_thread::sleep_for(kPause);
+    }
   }
   Status check_peer(int peer, std::string_view name) const {
     if (peer >= 0 && peer < count && peer != rank) return {};
@@ -106,7 +157,8 @@ class NcclRanks::State {
 NcclRanks::NcclRanks(std::unique_ptr<const State> state) : state_(std::move(state)) {}
 NcclRanks::~NcclRanks() = default;
 
-Result<std::shared_ptr<NcclRanks>> NcclRanks::create(const Context& context, void* comm) {
+Result<std::shared_ptr<NcclRanks>> NcclRanks::create(const Context& context, void* comm,
+                                                     std::chrono::milliseconds timeout) {
   auto state = std::make_unique<State>();
   state->device = context.state().device;
   if (state->device == nullptr) {
@@ -119,6 +171,7 @@ Result<std::shared_ptr<NcclRanks>> NcclRanks::create(const Context& context, voi
   if (!functions) return functions.error().clone();
   state->nccl = *functions;
   state->comm = comm;
+  state->timeout = timeout;
   int device = 0;
   CUBINERY_RETURN_IF_ERROR(
       state->checked(state->nccl.rank(comm, &state->rank), "ncclCommUserRank"));
@@ -147,16 +200,16 @@ Status NcclRanks::receive(Stream stream, void* data, std::size_t bytes, int sour
   CUBINERY_RETURN_IF_ERROR(state_->check_peer(source, "source"));
   const CurrentContext current(state_->device->driver(), state_->device->context());
   CUBINERY_RETURN_IF_ERROR(current.status().clone());
-  return state_->checked(state_->nccl.receive(data, bytes, kUint8, source, state_->comm, stream),
-                         "ncclRecv");
+  return state_->enqueued(state_->nccl.receive(data, bytes, kUint8, source, state_->comm, stream),
+                          "ncclRecv");
 }
 
 Status NcclRanks::send(Stream stream, const void* data, std::size_t bytes, int target) {
   CUBINERY_RETURN_IF_ERROR(state_->check_peer(target, "target"));
   const CurrentContext current(state_->device->driver(), state_->device->context());
   CUBINERY_RETURN_IF_ERROR(current.status().clone());
-  return state_->checked(state_->nccl.send(data, bytes, kUint8, target, state_->comm, stream),
-                         "ncclSend");
+  return state_->enqueued(state_->nccl.send(data, bytes, kUint8, target, state_->comm, stream),
+                          "ncclSend");
 }
 
 // The largest number is everybody's, and so is the largest complement.
@@ -170,15 +223,19 @@ Result<bool> NcclRanks::agree(std::uint64_t number) {
   CUBINERY_RETURN_IF_ERROR(scratch.allocate(sizeof(numbers)));
   CUBINERY_RETURN_IF_ERROR(driver.check(
       driver.cuMemcpyHtoD(scratch.get(), numbers.data(), sizeof(numbers)), "cuMemcpyHtoD"));
-  CUBINERY_RETURN_IF_ERROR(
-      state_->checked(state_->nccl.all_reduce(scratch.data(), scratch.data(), numbers.size(),
-                                              kUint64, kMax, state_->comm, nullptr),
-                      "ncclAllReduce"));
-  CUBINERY_RETURN_IF_ERROR(
-      driver.check(driver.cuStreamSynchronize(nullptr), "cuStreamSynchronize"));
+  Status reduced =
+      state_->enqueued(state_->nccl.all_reduce(scratch.data(), scratch.data(), numbers.size(),
+                                               kUint64, kMax, state_->comm, scratch.stream()),
+                       "ncclAllReduce");
+  if (reduced.ok()) {
+    reduced = state_->wait("ncclAllReduce", [&] { return state_->has_run(scratch.stream()); });
+  }
+  if (!reduced.ok()) {
+    scratch.abandon();
+    return reduced;
+  }
   CUBINERY_RETURN_IF_ERROR(driver.check(
       driver.cuMemcpyDtoH(numbers.data(), scratch.get(), sizeof(numbers)), "cuMemcpyDtoH"));
-  CUBINERY_RETURN_IF_ERROR(check());
   return numbers == mine;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -292,6 +293,39 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType, cuuint32_
   settings.map_strides.emplace_back(strides, strides + rank - 1);
   std::memcpy(map, &address, sizeof(address));
   return CUDA_SUCCESS;
+}
+
+// Memory of the host.
+CUresult cuMemAlloc(CUdeviceptr* address, std::size_t bytes) {
+  auto memory = std::make_unique<char[]>(bytes);
+  *address = reinterpret_cast<CUdeviceptr>(memory.get());
+  settings.memory[*address] = std::move(memory);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemFree(CUdeviceptr address) {
+  return settings.memory.erase(address) == 1 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemcpyHtoD(CUdeviceptr to, const void* from, std::size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyDtoH(void* to, CUdeviceptr from, std::size_t bytes) {
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreate(CUstream* stream, unsigned) {
+  *stream = reinterpret_cast<CUstream>(&context);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream) { return CUDA_SUCCESS; }
+
+CUresult cuStreamQuery(CUstream) {
+  return settings.stream_runs ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** arguments,

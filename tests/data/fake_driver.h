@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -55,17 +56,19 @@ struct FakeSettings {
   CUresult encode = CUDA_SUCCESS;  // of tensor maps
   bool capturing = false;          // a stream, in the global mode
   int refused_unloads = 0;         // so many fail because of it, whatever the thread's mode
+  bool stream_runs = true;         // what is on a stream ends
 
   // What happened.
-  int contexts = 0;                                   // retained and not released
-  int libraries = 0;                                  // loaded and not unloaded
-  std::set<std::thread::id> loaders;                  // threads that loaded them
-  int pushed = 0;                                     // contexts pushed and not popped
-  int pushes = 0;                                     // contexts pushed
-  std::map<std::string, std::set<int>> shared_bytes;  // what kernels of this name asked for
-  std::set<std::string> large_clusters;               // kernels that asked for them
-  int absent_parameters = 0;                          // asked for, of whatever kernel
-  bool invalidated = false;                           // the capture, by a call that it forbids
+  int contexts = 0;                                       // retained and not released
+  int libraries = 0;                                      // loaded and not unloaded
+  std::set<std::thread::id> loaders;                      // threads that loaded them
+  int pushed = 0;                                         // contexts pushed and not popped
+  int pushes = 0;                                         // contexts pushed
+  std::map<std::string, std::set<int>> shared_bytes;      // what kernels of this name asked for
+  std::set<std::string> large_clusters;                   // kernels that asked for them
+  int absent_parameters = 0;                              // asked for, of whatever kernel
+  bool invalidated = false;                               // the capture, by a call that it forbids
+  std::map<CUdeviceptr, std::unique_ptr<char[]>> memory;  // allocated and not freed
   std::vector<FakeLaunch> launches;
   std::vector<std::vector<cuuint64_t>> map_strides;  // of the maps that were encoded
 };

@@ -20,18 +20,23 @@ inline void* address(int n) {
   return reinterpret_cast<void*>(static_cast<std::uintptr_t>(n) << 20);
 }
 
-// The operator of `problem`, whose kernels are put into a cache in `dir`.  `paths`: Options::paths.
-template <class Problem>
-typename Problem::Operator fake_operator(const FakeDriver& fake, const TempDir& dir,
-                                         const Problem& problem,
-                                         std::vector<std::string> paths = {}) {
+// A context on the fake device, with a cache in `dir`.  `paths`: Options::paths.
+inline Context fake_context(const TempDir& dir, std::vector<std::string> paths = {}) {
   Options options;
   options.offline = true;
   options.driver_path = CUBINERY_FAKE_DRIVER;
   options.cache_dir = dir.path();
   options.paths = std::move(paths);
-  const Context context = Context::create(options).value();
-  const std::vector<KernelSpec> specs = problem.kernels(context.arch(), options.paths).value();
+  return Context::create(options).value();
+}
+
+// The operator of `problem`, whose kernels are put into the cache.
+template <class Problem>
+typename Problem::Operator fake_operator(const FakeDriver& fake, const TempDir& dir,
+                                         const Problem& problem,
+                                         std::vector<std::string> paths = {}) {
+  const Context context = fake_context(dir, paths);
+  const std::vector<KernelSpec> specs = problem.kernels(context.arch(), paths).value();
   for (const KernelSpec& spec : specs) {
     fake->param_bytes[spec.kernel] = spec.param_bytes;
     REQUIRE_FALSE(store_trivial(context, spec, dir.path()).empty());

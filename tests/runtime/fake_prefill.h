@@ -22,6 +22,7 @@ class FakePrefill {
       : problem_(invariant(problem)), prefill_(fake_operator(fake, dir_, problem_, kPaths)) {}
 
   const gdn::Prefill& prefill() const { return prefill_; }
+  Context context() const { return fake_context(dir_, kPaths); }
   // What a launch of this size runs on the fake device, an sm_90.
   PrefillPair keys(const gdn::PrefillSize& size) const {
     const std::string text = prefill_.choice(size).configuration;
