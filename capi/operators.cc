@@ -2,6 +2,9 @@
 #include "capi/operators.h"
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "runtime/gdn/verify/commit_args.h"
@@ -51,6 +54,41 @@ int cubinery_prefill_workspace_bytes(const CubineryPrefill* prefill, int64_t tok
     *bytes = prefill->value.workspace_bytes({.tokens = tokens, .sequences = sequences});
     return {};
   });
+}
+
+int cubinery_rank_prefill_create(const CubineryContext* context, const CubineryPrefill* prefill,
+                                 void* nccl_comm, int64_t timeout_ms,
+                                 CubineryRankPrefill** rank_prefill) {
+  return guarded([&]() -> Status {
+    CUBINERY_RETURN_IF_ERROR(cleared("rank_prefill", rank_prefill));
+    CUBINERY_RETURN_IF_ERROR(not_null("context", context));
+    CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
+    CUBINERY_RETURN_IF_ERROR(not_null("nccl_comm", nccl_comm));
+    if (timeout_ms <= 0) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("timeout_ms is {}; accepted: 1 or more", timeout_ms));
+    }
+    auto ranks =
+        NcclRanks::create(context->value, nccl_comm, std::chrono::milliseconds(timeout_ms));
+    if (!ranks) return std::move(ranks).error();
+    auto made = gdn::RankPrefill::create(prefill->value, *std::move(ranks));
+    if (!made) return std::move(made).error();
+    *rank_prefill = new CubineryRankPrefill{{*std::move(made), prefill->device}};
+    return {};
+  });
+}
+
+void cubinery_rank_prefill_destroy(CubineryRankPrefill* rank_prefill) {
+  capi::destroy(rank_prefill);
+}
+
+int cubinery_rank_prefill_launch(const CubineryRankPrefill* rank_prefill, void* stream,
+                                 const CubineryPrefillArgs* args, void* workspace, size_t bytes,
+                                 int source, int target) {
+  const auto rank = [](int given) { return given == -1 ? std::nullopt : std::optional(given); };
+  const gdn::RankNeighbours neighbours{.source = rank(source), .target = rank(target)};
+  return launch("rank_prefill", rank_prefill, stream, args, gdn::Workspace{workspace, bytes},
+                neighbours);
 }
 
 static_assert(CUBINERY_COMMIT_LAYER_WORDS == gdn::kLayerWords);

@@ -308,6 +308,25 @@ CUBINERY_C_API int cubinery_prefill_launch(const CubineryPrefill* prefill, void*
                                            const CubineryPrefillArgs* args, void* workspace,
                                            size_t workspace_bytes);
 
+typedef struct CubineryRankPrefill CubineryRankPrefill;
+
+/* A prefill on the ranks of an NCCL communicator (gdn::RankPrefill with NcclRanks): all ranks call
+ * it.  nccl_comm: an ncclComm_t of the context's device, used until the handle is destroyed.
+ * timeout_ms: how long it waits for other ranks, more than 0.  prefill: of the context; it may be
+ * destroyed before. */
+CUBINERY_C_API int cubinery_rank_prefill_create(const CubineryContext* context,
+                                                const CubineryPrefill* prefill, void* nccl_comm,
+                                                int64_t timeout_ms,
+                                                CubineryRankPrefill** rank_prefill);
+CUBINERY_C_API void cubinery_rank_prefill_destroy(CubineryRankPrefill* rank_prefill);
+/* Enqueues a prefill of the rank's tokens, with what it exchanges.  args: without `step` and
+ * `continues`.  source: the rank from which the first sequence goes on, -1 where it begins here;
+ * target: the rank on which the last one goes on, -1 where it ends here. */
+CUBINERY_C_API int cubinery_rank_prefill_launch(const CubineryRankPrefill* rank_prefill,
+                                                void* stream, const CubineryPrefillArgs* args,
+                                                void* workspace, size_t workspace_bytes, int source,
+                                                int target);
+
 typedef struct CubineryVerify CubineryVerify;
 
 /* Loads or compiles the problem's kernels: slow. */

@@ -9,6 +9,7 @@
 #include "tests/capi/allocations.h"
 #include "tests/capi/dl_views.h"
 #include "tests/capi/handles.h"
+#include "tests/data/fake_nccl.h"
 #include "tests/function_ref.h"
 #include "tests/runtime/fake_prefill.h"
 
@@ -17,6 +18,7 @@ namespace {
 
 using test::address;
 using test::DlViews;
+using test::FakeLaunch;
 using test::FakePrefill;
 
 // Kernels of a decode problem with every optional tensor, on the fake driver.
@@ -388,6 +390,61 @@ TEST_CASE("APrefillLaunchIsThatOfTheCppApi", "[cpu]") {
   CHECK(cubinery_prefill_launch(&prefill, nullptr, &hinted, workspace.data, bytes) == CUBINERY_OK);
 }
 
+// The steps and the exchange between them, which a fake NCCL writes down.
+TEST_CASE("APrefillOnRanksHasThreeSteps", "[cpu]") {
+  gdn::PrefillProblem problem{.varlen = true};
+  problem.context_parallel = true;
+  const FakePrefill bench(problem);
+  const test::FakeNccl nccl(CUBINERY_FAKE_NCCL);
+  nccl->rank = 1;
+  nccl->count = 3;
+  const CubineryContext context{bench.context()};
+  const CubineryPrefill prefill{bench.prefill(), 0};
+  CubineryRankPrefill* ranks = nullptr;
+  REQUIRE(cubinery_rank_prefill_create(&context, &prefill, nccl.comm(), 100, &ranks) ==
+          CUBINERY_OK);
+  gdn::PrefillArgs args = bench.args(2, 100);
+  args.state_out = args.state;
+  args.state_out.data = address(15);
+  const gdn::Workspace workspace = bench.workspace(2, 100);
+  DlViews views;
+  const CubineryPrefillArgs given = views.of(args);
+  const auto launch = [&](int source, int target) {
+    bench.fake->launches.clear();
+    nccl->calls.clear();
+    return cubinery_rank_prefill_launch(ranks, nullptr, &given, workspace.data, workspace.bytes,
+                                        source, target);
+  };
+  const auto steps = [&] {
+    std::vector<int> found;
+    for (const FakeLaunch& launched : bench.fake->launches) {
+      if (launched.kernel != "gdn_prefill_scan") continue;
+      const StepParams step = test::params_of<GdnPrefillScanParams>(launched).segments.step;
+      found.push_back(static_cast<int>(step.step) + (step.continues ? 10 : 0));
+    }
+    return found;
+  };
+  REQUIRE(launch(0, 2) == CUBINERY_OK);
+  CHECK(steps() == std::vector<int>{11, 12, 13});
+  const std::string bytes = std::to_string(32 * 128 * 128 * 4);
+  CHECK(nccl->calls == std::vector<std::string>{"receive 0 " + bytes, "send 2 " + bytes});
+  REQUIRE(launch(-1, -1) == CUBINERY_OK);
+  // Sequences of one segment, whose states are known: there is nothing to run again.
+  CHECK(steps() == std::vector<int>{1, 2});
+  CHECK(nccl->calls.empty());
+  CHECK(test::refused(launch(-2, 2)).starts_with("NCCL: source = -2; accepted: another rank of"));
+  cubinery_rank_prefill_destroy(ranks);
+
+  CHECK(test::refused(cubinery_rank_prefill_create(&context, &prefill, nccl.comm(), 0, &ranks)) ==
+        "timeout_ms is 0; accepted: 1 or more");
+  CHECK(ranks == nullptr);
+  CHECK(test::refused(cubinery_rank_prefill_create(&context, &prefill, nullptr, 1, &ranks)) ==
+        "nccl_comm is NULL; accepted: a pointer");
+  nccl->numbers = 1;
+  CHECK(test::refused(cubinery_rank_prefill_create(&context, &prefill, nccl.comm(), 1, &ranks))
+            .starts_with("gdn_prefill: another rank has another problem than {"));
+}
+
 TEST_CASE("AVerifyLaunchIsThatOfTheCppApi", "[cpu]") {
   const FakeVerify bench;
   const gdn::VerifyArgs args = bench.args(2);
@@ -665,6 +722,11 @@ TEST_CASE("NullsAmongTheArgumentsOfOperatorsAreNamed", "[cpu]") {
   names("args", cubinery_decode_launch(&decode_bench.decode, nullptr, nullptr));
   names("prefill", cubinery_prefill_launch(nullptr, nullptr, &prefill_args, nullptr, 0));
   names("args", cubinery_prefill_launch(&prefill, nullptr, nullptr, nullptr, 0));
+  names("rank_prefill",
+        cubinery_rank_prefill_launch(nullptr, nullptr, &prefill_args, nullptr, 0, -1, -1));
+  CubineryRankPrefill* ranks = nullptr;
+  names("context", cubinery_rank_prefill_create(nullptr, &prefill, &ranks, 1, &ranks));
+  names("rank_prefill", cubinery_rank_prefill_create(nullptr, &prefill, &ranks, 1, nullptr));
   const CubineryVerifyArgs verify_args = CUBINERY_VERIFY_ARGS_INIT;
   names("verify", cubinery_verify_launch(nullptr, nullptr, &verify_args));
   names("args", cubinery_verify_launch(&verify_bench.verify, nullptr, nullptr));
