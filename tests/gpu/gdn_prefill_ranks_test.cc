@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,35 @@ TEST_CASE("GdnPrefillRanks.StatesInPlace", "[gpu][prefill][sanitize]") {
              {.seed = seed(), .gates = gates, .padding = {.slot_id = -1}, .padded = 1});
     run_case(problem, {.lengths = {900, 70, 400, 300}},
              {.seed = seed(), .gates = gates, .fresh_every = 2});
+  }
+}
+
+// Also those that TMA can neither read nor write.
+TEST_CASE("GdnPrefillRanks.EveryPlacement", "[gpu][prefill]") {
+  for (const Placement placement : {Placement::kPackedRows, Placement::kTransposedHeads,
+                                    Placement::kRank4, Placement::kUnaligned}) {
+    for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
+      const CaseOptions options{.seed = seed(), .gates = gates, .placement = placement};
+      run_case(over_ranks(small_prefill(), 128), {.lengths = {500, 64, 1}, .lead = 3}, options);
+      PrefillProblem dense = over_ranks(small_prefill(), 128);
+      dense.varlen = false;
+      run_case(dense, uniform(2, 333), options);
+    }
+  }
+}
+
+TEST_CASE("GdnPrefillRanks.TheSameInGraphsAndWithPdl", "[gpu][prefill]") {
+  for (const bool channels : {false, true}) {
+    PrefillProblem problem = over_ranks(small_prefill(), 128);
+    if (channels) problem = with_channels(problem);
+    for (const bool enable_pdl : {false, true}) {
+      const PrefillCase c(
+          problem, {.lengths = {500, 64}},
+          {.seed = seed(), .gates = GateDistribution::kUndecayed, .enable_pdl = enable_pdl});
+      const gdn::Prefill prefill = prepare(problem);
+      if (enable_pdl && !can_enable_pdl(c, prefill)) return;
+      expect_same_in_graph(c, prefill, 1, 3);
+    }
   }
 }
 
@@ -327,6 +357,7 @@ TEST_CASE("GdnPrefillRanks.LongSegments", "[gpu][prefill][slow]") {
 struct TestNccl {
   int (*init_all)(void** comms, int count, const int* devices) = nullptr;
   int (*destroy)(void* comm) = nullptr;
+  int (*abort)(void* comm) = nullptr;
 
   static std::optional<TestNccl> load() {
     void* const library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_GLOBAL);
@@ -334,6 +365,7 @@ struct TestNccl {
     TestNccl nccl;
     nccl.init_all = reinterpret_cast<decltype(init_all)>(dlsym(library, "ncclCommInitAll"));
     nccl.destroy = reinterpret_cast<decltype(destroy)>(dlsym(library, "ncclCommDestroy"));
+    nccl.abort = reinterpret_cast<decltype(abort)>(dlsym(library, "ncclCommAbort"));
     return nccl;
   }
 };
@@ -428,6 +460,52 @@ TEST_CASE("GdnPrefillRanks.TwoGpusByNccl", "[gpu][prefill]") {
     CHECK(one.error.find("another rank has another problem") != std::string::npos);
   }
   for (void* comm : comms) nccl->destroy(comm);
+}
+
+// The others are told in time, and what they have enqueued ends when the caller says so.
+TEST_CASE("GdnPrefillRanks.ARankThatDies", "[gpu][prefill]") {
+  int devices = 0;
+  gpu().must(gpu().driver().cuDeviceGetCount(&devices), "cuDeviceGetCount");
+  if (devices < 2) return skip_test("one GPU");
+  const std::optional<TestNccl> nccl = TestNccl::load();
+  if (!nccl) return skip_test("no libnccl.so.2");
+  void* comms[2] = {};
+  const int ordinals[2] = {0, 1};
+  REQUIRE(nccl->init_all(comms, 2, ordinals) == 0);
+  constexpr std::size_t kBytes = 65536;
+  std::unique_ptr<const Gpu> gpus[2];
+  std::shared_ptr<NcclRanks> ranks[2];
+  bool met[2] = {};
+  const auto meet = [&](int rank) {
+    Options options = test::gpu().options();
+    options.device = rank;
+    gpus[rank] = Gpu::open(options).value();
+    ranks[rank] =
+        NcclRanks::create(gpus[rank]->context(), comms[rank], std::chrono::milliseconds(500))
+            .value();
+    const DeviceBuffer data(*gpus[rank], kBytes);
+    const DeviceStream stream = make_stream(*gpus[rank]);
+    const Result<bool> agreed = ranks[rank]->agree(1);
+    const Status sent = rank == 0 ? ranks[0]->receive(stream.get(), data.data(), kBytes, 1)
+                                  : ranks[1]->send(stream.get(), data.data(), kBytes, 0);
+    met[rank] = agreed && *agreed && sent.ok() && stream.synchronize().ok();
+  };
+  std::thread other([&] { meet(1); });
+  meet(0);
+  other.join();
+  REQUIRE((met[0] && met[1]));
+  // Rank 1 does nothing more.
+  const DeviceBuffer data(*gpus[0], kBytes);
+  const DeviceStream stream = make_stream(*gpus[0]);
+  CHECK(ranks[0]->receive(stream.get(), data.data(), kBytes, 1).ok());
+  const Result<bool> agreed = ranks[0]->agree(1);
+  REQUIRE(!agreed);
+  CHECK(agreed.error().code() == Code::kDriver);
+  CHECK(agreed.error().message() ==
+        "NCCL: ncclAllReduce on rank 0 of 2: other ranks have not come in 500 ms");
+  nccl->abort(comms[0]);
+  CHECK(stream.synchronize().ok());
+  nccl->abort(comms[1]);
 }
 
 }  // namespace

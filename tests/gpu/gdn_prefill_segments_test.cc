@@ -180,5 +180,19 @@ TEST_CASE("ChannelDecayPrefill.SameBitsInAHundredThousandLaunches", "[gpu][prefi
   expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 
+// In the three launches of a prefill on ranks.
+PrefillProblem on_ranks(PrefillProblem problem) {
+  problem.key_dim = problem.value_dim = 128;
+  problem.context_parallel = true;
+  problem.segment_tokens = 128;
+  return problem;
+}
+TEST_CASE("GdnPrefillRanks.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
+  expect_same_bits(on_ranks(small_varlen()), {.lengths = {300, 64, 133}}, 8, 100000);
+}
+TEST_CASE("ChannelDecayRanks.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
+  expect_same_bits(on_ranks(with_channels(small_varlen())), {.lengths = {300, 64, 133}}, 8, 100000);
+}
+
 }  // namespace
 }  // namespace cubinery::test
