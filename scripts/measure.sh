@@ -25,7 +25,7 @@ PYTHON
 }
 
 run_tests() {
-  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate 07_layer; do
+  for example in 01_decode 02_own_kernel 03_prefill 04_c_decode 06_speculate 07_layer 12_ranks; do
     "$build/examples/example_$example" || exit 1
   done
   "$(dirname "$0")/gpu_tests.py" "$build" --cache "$cache/tests" --commit "$commit" --json "$logs/tests.json" \
