@@ -26,6 +26,7 @@ from cubinery._context import Context, context_for
 from cubinery.problems import (
 {types}
 )
+from cubinery.ranks import Ranks, Share, on_ranks
 {functions}'''
 
 FUNCTION = '''
@@ -57,7 +58,7 @@ def {name}(
 {key}
     )
     operator = context._kept_operator({constant}, key)
-{outputs}    {call}(
+{on_ranks}{outputs}    {call}(
 {given}
     )  # fmt: skip
 {end}'''
@@ -116,7 +117,7 @@ class Function:
                 if default is not None and annotation in ("Any", "str") and not is_field:
                     in_order = False  # the function has no such argument
                     continue
-                if not is_field:
+                if not is_field and name not in OF_RANKS:
                     self.options[name] = (annotation, default, rule.doc)
             given.append(name if in_order else f"{name}={name}")
         star = "*" if len(rule.fields) > 1 else ""
@@ -151,9 +152,24 @@ class Function:
 OF_LAUNCHES = ("enable_pdl", "step", "continues")
 
 
+# Of launches on several GPUs: {name: (annotation, meaning)}, and the operators that have them.
+OF_RANKS = {
+    "share": ("Share | None", "what this GPU has of sequences that are spread over several (cubinery.ranks), all of which "
+                              "call; needs dense {states} that are given and stored; None: it has all of them."),
+    "ranks": ("Ranks | None", "with share: what they exchange things by; None: TorchRanks(). They agree on the problem, "
+                              "which waits for all, once for each kept operator."),
+}
+ON_RANKS = {"gdn_prefill": "f32 states", "gdn_conv": "states of packed sequences"}
+ON_RANKS_LAUNCH = "    launch = operator if share is None and ranks is None else on_ranks(operator, ranks, share)\n"
+
+
 def own_numbers(function):
     """Those that no rule has as an option."""
     return [n for n in function.operator["numbers"] if n["name"] not in (*OF_LAUNCHES, *function.options)]
+
+
+def of_ranks(function):
+    return OF_RANKS if function.operator["op"] in ON_RANKS else {}
 
 
 def parameters(function):
@@ -163,7 +179,8 @@ def parameters(function):
     numbers = own_numbers(function)
     named = list(map(number_parameter, numbers))
     options = [f"{name}: {kind} = {default}" for name, (kind, default, _) in function.options.items()]
-    more = ["workspace: Any = None"] if function.operator["workspace"] else []
+    more = [f"{name}: {kind} = None" for name, (kind, _) in of_ranks(function).items()]
+    more += ["workspace: Any = None"] if function.operator["workspace"] else []
     return [*tensors[:at], "*", *tensors[at:], *named, *options, *more, "stream: int | None = None",
             "context: Context | None = None"]
 
@@ -180,6 +197,8 @@ def documented(function):
         if doc not in seen:
             rows.append(doc if doc.endswith(".") else doc + ".")
         seen.add(doc)
+    rows += [f"{name}: {text.format(states=ON_RANKS[function.operator['op']])}"
+             for name, (_, text) in of_ranks(function).items()]
     rows += ["workspace: as for the operator; None: allocated with torch and cupy."] * function.operator["workspace"]
     rows += ["stream: a cudaStream_t as a number; None: the library's current one.",
              "context: None: one per device, made at first use from the environment."]
@@ -213,7 +232,8 @@ def printed(operator, types):
         help=operator["help"], args=documented(function), first=first,
         returned="out." if has_out(operator) else "y; with head counts ConvOutputs.",
         key="\n".join(map(key_line, [f"{name}Problem", *function.key])), outputs=made,
-        call="return operator" if has_out(operator) else "operator",
+        on_ranks=ON_RANKS_LAUNCH if of_ranks(function) else "",
+        call=("return " if has_out(operator) else "") + ("launch" if of_ranks(function) else "operator"),
         given=paragraph(", ".join([*positional, *(f"{n}={n}" for n in named)]) + ",", 8 * " "), end=end)
 
 
@@ -226,5 +246,5 @@ def functions(operators, types):
     offered = [operator for operator in operators if operator["op"] not in NO_FUNCTION]
     text = "\n".join(printed(operator, types) for operator in offered)
     used = set(re.findall(r"(?<=: )[A-Z]\w+|(?<=\| )[A-Z]\w+", "\n".join(re.findall(r"^    \w+: .*[,]$", text, re.M))))
-    used = used - {"Any", "None", "Context"} | {f"{class_name(operator)}Problem" for operator in offered}
+    used = used - {"Any", "None", "Context", "Ranks", "Share"} | {f"{class_name(operator)}Problem" for operator in offered}
     return MODULE.format(types="\n".join(f"    {word}," for word in sorted(used, key=str.lower)), functions=text)

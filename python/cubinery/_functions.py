@@ -29,6 +29,7 @@ from cubinery.problems import (
     TokenLayout,
     VerifyProblem,
 )
+from cubinery.ranks import Ranks, Share, on_ranks
 
 _DECODE_FIELDS = (
     "q_heads", "k_heads", "v_heads", "key_dim", "value_dim", "dtype", "output_dtype", "gate_dtype",
@@ -209,8 +210,10 @@ def gdn_prefill(
     checkpoint_every: int = 64,
     segments: Segments = "auto",
     context_parallel: bool = False,
-    segment_tokens: int = 8192,
+    segment_tokens: int | None = None,
     batch_invariant: bool = False,
+    share: Share | None = None,
+    ranks: Ranks | None = None,
     workspace: Any = None,
     stream: int | None = None,
     context: Context | None = None,
@@ -275,11 +278,16 @@ def gdn_prefill(
         segments: long sequences are cut into segments that run side by side: where that is faster
             (auto), never, or always; with batch_invariant, auto means never.
         context_parallel: sequences may be spread over several GPUs, which launch a prefill in three
-            steps.
+            steps; so they are with share.
         segment_tokens: tokens of the segments that sequences are cut into, a multiple of 64
-            (context_parallel).
+            (context_parallel). None: 8192; with share ranks.segment_tokens() of its tokens, so
+            ranks with other numbers of tokens give it.
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
+        share: what this GPU has of sequences that are spread over several (cubinery.ranks), all of
+            which call; needs dense f32 states that are given and stored; None: it has all of them.
+        ranks: with share: what they exchange things by; None: TorchRanks(). They agree on the
+            problem, which waits for all, once for each kept operator.
         workspace: as for the operator; None: allocated with torch and cupy.
         stream: a cudaStream_t as a number; None: the library's current one.
         context: None: one per device, made at first use from the environment.
@@ -316,14 +324,15 @@ def gdn_prefill(
         _rules.checkpoint_mode(checkpoint_mode),
         _rules.checkpoint_grain(checkpoints, checkpoint_every),
         segments,
-        bool(context_parallel),
-        segment_tokens,
+        _rules.context_parallel(context_parallel, share),
+        _rules.segment_tokens(q, k, v, cu_seqlens, token_layout, segment_tokens, share),
         bool(batch_invariant),
     )
     operator = context._kept_operator(_PREFILL_FIELDS, key)
+    launch = operator if share is None and ranks is None else on_ranks(operator, ranks, share)
     if out is None:
         out = _rules.new_out(operator.problem, q, v)
-    return operator(
+    return launch(
         q, k, v, g, beta, A_log=A_log, dt_bias=dt_bias, out=out, state=state, state_out=state_out,
         state_indices=state_indices, state_out_indices=state_out_indices, cu_seqlens=cu_seqlens,
         has_initial_state=has_initial_state, checkpoints=checkpoints,
@@ -550,6 +559,8 @@ def gdn_conv(
     checkpoint_mode: Checkpoints = "none",
     checkpoint_every: int = 64,
     batch_invariant: bool = False,
+    share: Share | None = None,
+    ranks: Ranks | None = None,
     stream: int | None = None,
     context: Context | None = None,
 ) -> Any:
@@ -616,6 +627,11 @@ def gdn_conv(
         checkpoint_every: tokens from one checkpoint to the next; without meaning for "at".
         batch_invariant: the same bits for a request whatever the batch, instead of the fastest
             kernels for each size.
+        share: what this GPU has of sequences that are spread over several (cubinery.ranks), all of
+            which call; needs dense states of packed sequences that are given and stored; None: it
+            has all of them.
+        ranks: with share: what they exchange things by; None: TorchRanks(). They agree on the
+            problem, which waits for all, once for each kept operator.
         stream: a cudaStream_t as a number; None: the library's current one.
         context: None: one per device, made at first use from the environment.
 
@@ -661,8 +677,9 @@ def gdn_conv(
         bool(batch_invariant),
     )
     operator = context._kept_operator(_CONV_FIELDS, key)
+    launch = operator if share is None and ranks is None else on_ranks(operator, ranks, share)
     y, q, k, v, g, beta = _rules.new_conv_outputs(operator.problem, x, y, q, k, v, g, beta)
-    operator(
+    launch(
         x, weight, bias, y=y, q=q, k=k, v=v, a=a, b=b, A_log=A_log, dt_bias=dt_bias, g=g, beta=beta,
         cu_seqlens=cu_seqlens, has_initial_state=has_initial_state, accepted=accepted,
         cache_seqlens=cache_seqlens, state=state, state_out=state_out, state_indices=state_indices,

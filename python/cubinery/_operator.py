@@ -34,6 +34,7 @@ class Operator(Generic[ProblemT]):
         self.context = context
         self.problem = problem
         self._handle = _core.operator_create(context._handle, problem.op, problem.to_json())
+        self._on_ranks: dict[Any, Any] = {}  # by ranks, which have agreed on the problem
 
     def _choice(self, *sizes: int) -> dict[str, str]:
         choice: dict[str, str] = json.loads(_core.operator_choice(self._handle, *sizes))

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from cubinery import _arrays
+from cubinery import ranks as _ranks
 from cubinery._arrays import dtype_of, dtype_or, heads, ranked_shape, shape_of, strides_of
 from cubinery._errors import InvalidArgumentError, refuse
 from cubinery.problems import (
@@ -25,7 +26,9 @@ from cubinery.problems import (
     Dtype,
     GateMode,
     OutputNorm,
+    PrefillProblem,
 )
+from cubinery.ranks import Share
 
 Rule = TypeVar("Rule", bound=Callable[..., Any])
 
@@ -179,6 +182,40 @@ def output_norm(z: Any, output_norm: OutputNorm | None = None) -> str:
 def draft_tokens(draft_tokens: int | None = None) -> int:
     """draft_tokens: the most tokens of a request, 1 to 16. None: 16."""
     return MOST_TOKENS if draft_tokens is None else draft_tokens
+
+
+# ---- Ranks ----------------------------------------------------------------------------------------
+
+
+@infers("context_parallel")
+def context_parallel(context_parallel: bool = False, share: Share | None = None) -> bool:
+    """context_parallel: sequences may be spread over several GPUs, which launch a prefill in three
+    steps; so they are with share."""
+    return bool(context_parallel) or share is not None
+
+
+_SEGMENT_TOKENS = PrefillProblem.segment_tokens
+
+
+@infers("segment_tokens")
+def segment_tokens(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens: Any,
+    token_layout: str = "bthd",
+    segment_tokens: int | None = None,
+    share: Share | None = None,
+) -> int:
+    """segment_tokens: tokens of the segments that sequences are cut into, a multiple of 64
+    (context_parallel). None: 8192; with share ranks.segment_tokens() of its tokens, so ranks with
+    other numbers of tokens give it."""
+    if segment_tokens is not None:
+        return segment_tokens
+    if share is None:
+        return _SEGMENT_TOKENS
+    *of_heads, _, value_dim = sizes(q, k, v, cu_seqlens, token_layout)
+    return _ranks.segment_tokens(_ranks.checked_share(share).tokens, max(of_heads), value_dim)
 
 
 # ---- States -------------------------------------------------------------------------------------

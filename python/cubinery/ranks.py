@@ -1,4 +1,5 @@
-"""Prefills whose sequences are spread over several GPUs (context parallelism).
+"""Prefills, and the convolutions in front of them, whose sequences are spread over several GPUs
+(context parallelism).
 
 Each rank (a process with one GPU) has neighbouring tokens of a packed batch.  What it cannot know,
 the state in front of its first token, comes from the rank in front while most of the work is done:
@@ -12,16 +13,38 @@ The result is exact, whatever the gates, and has the same bits on any number of 
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from cubinery._errors import InvalidArgumentError, refuse
-from cubinery.gdn import Prefill
+from cubinery import _arrays
+from cubinery._errors import InvalidArgumentError, refuse, refuse_type
 
-__all__ = ["RankPrefill", "Share", "TorchRanks", "shares", "shares_from"]
+if TYPE_CHECKING:
+    from cubinery._operator import Operator
+    from cubinery.conv import Conv
+    from cubinery.gdn import Prefill
+
+__all__ = [
+    "RankConv",
+    "RankPrefill",
+    "Ranks",
+    "Share",
+    "TorchRanks",
+    "segment_tokens",
+    "shares",
+    "shares_from",
+]
+
+OperatorT = TypeVar("OperatorT", bound="Operator[Any]")
+
+_SEGMENT_UNIT = 64  # tokens that every segment has a multiple of
+_SHORTEST_SEGMENT = 8192  # each forgets by itself, which shorter ones pay for more often
+_MOST_BLOCKS = 264  # two on each multiprocessor of an H100
+_BLOCK_COLUMNS = 64  # of a state, that one block carries
 
 
 @dataclass(frozen=True)
@@ -68,6 +91,35 @@ def _grid(lengths: Iterable[int], segment_tokens: int) -> list[int]:
         if places[-1] != begin:
             places.append(begin)
     return places
+
+
+def _power_of_two(least: int) -> int:
+    return 1 << max(least - 1, 0).bit_length()
+
+
+def segment_tokens(tokens: int, v_heads: int, value_dim: int) -> int:
+    """The segment length to take where each rank has about so many tokens.
+
+    A power of two: as many segments on a rank as give each multiprocessor of an H100 one or two
+    blocks (segments * v_heads * value_dim / 64 at most 264, but one segment at least), and no shorter
+    than 8192 tokens, unless the whole rank is: then the power of two that holds its tokens, 64 or
+    more.  All ranks need the same number: where they have other numbers of tokens, take the largest.
+
+    Args:
+        tokens: of one rank.
+        v_heads: value heads of one GPU.
+        value_dim: size of v of a head.
+
+    Raises:
+        InvalidArgumentError: no tokens, heads or columns at all, or a negative number of them.
+    """
+    for name, number in (("tokens", tokens), ("v_heads", v_heads), ("value_dim", value_dim)):
+        least = 0 if name == "tokens" else 1
+        if number < least:
+            refuse(name, number, f"{least} or more")
+    segments = max(_MOST_BLOCKS // (v_heads * -(-value_dim // _BLOCK_COLUMNS)), 1)
+    filled = max(_power_of_two(-(-tokens // segments)), _SHORTEST_SEGMENT)
+    return min(filled, max(_power_of_two(tokens), _SEGMENT_UNIT))
 
 
 def shares(lengths: Iterable[int], ranks: int, segment_tokens: int) -> list[Share]:
@@ -141,8 +193,26 @@ def shares_from(lengths: list[int], begins: list[int]) -> list[Share]:
     return found
 
 
+class Ranks(Protocol):
+    """What ranks exchange things by: TorchRanks, or an object of your own.
+
+    RankPrefill and RankConv call it from the thread that calls them.  Functions keep what ranks have
+    agreed on by this object: it is hashable, and equal to none of other ranks.
+    """
+
+    def gather(self, value: object) -> list[object]:
+        """What each rank has given, by rank.  Waits for all."""
+
+    def receive(self, array: Any, source: int) -> None:
+        """Into `array`, which has no gaps, behind what is on the stream."""
+
+    def send(self, array: Any, target: int) -> None:
+        """`array`, which has no gaps, as it is behind what is on the stream."""
+
+
 class TorchRanks:
-    """The ranks of a torch.distributed group, whose tensors go along the current stream.
+    """The ranks of a torch.distributed group, whose tensors go along the current stream.  Equal to
+    others of the same group.
 
     Args:
         group: None: all processes.
@@ -150,10 +220,21 @@ class TorchRanks:
 
     def __init__(self, group: Any = None) -> None:
         self._distributed: Any = import_module("torch.distributed")
-        self._group = group
+        self._group = self._distributed.group.WORLD if group is None else group
 
-    def _rank(self, rank: int) -> int:
-        """Of all processes."""
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TorchRanks) and self._group is other._group
+
+    def __hash__(self) -> int:
+        return hash(id(self._group))
+
+    @property
+    def rank(self) -> int:
+        """This process's, in the group."""
+        return int(self._distributed.get_rank(self._group))
+
+    def _of_all(self, rank: int) -> int:
+        """A rank's number among all processes."""
         if self._group is None:
             return rank
         return int(self._distributed.get_global_rank(self._group, rank))
@@ -166,30 +247,23 @@ class TorchRanks:
 
     def receive(self, array: Any, source: int) -> None:
         """Into `array`, behind what is on the stream."""
-        self._distributed.recv(array, self._rank(source), group=self._group)
+        self._distributed.recv(array, self._of_all(source), group=self._group)
 
     def send(self, array: Any, target: int) -> None:
         """`array` as it is behind what is on the stream."""
-        self._distributed.send(array, self._rank(target), group=self._group)
+        self._distributed.send(array, self._of_all(target), group=self._group)
 
 
-class RankPrefill:
-    """A prefill on ranks.  Thread-safe as far as its ranks are.
+class _OnRanks(Generic[OperatorT]):
+    """An operator whose launches exchange arrays with those of other ranks."""
 
-    Args:
-        prefill: of a problem with context_parallel and dense states (state_location "dense").
-        ranks: what TorchRanks has: gather(value), receive(array, source), send(array, target); None:
-            TorchRanks(), all processes of torch.distributed.
+    _what: ClassVar[str]
+    _needs: ClassVar[Mapping[str, object]]  # of the problem's fields
 
-    Raises:
-        InvalidArgumentError: another problem, or ranks whose problems or kernels differ in what
-            changes results.  Every rank raises it, so that none waits for the others.
-    """
-
-    def __init__(self, prefill: Prefill, ranks: Any = None) -> None:
-        problem = prefill.problem
-        self._prefill = prefill
-        self._ranks = TorchRanks() if ranks is None else ranks
+    def __init__(self, operator: OperatorT, ranks: Ranks | None) -> None:
+        problem = operator.problem
+        self._operator = operator
+        self._ranks: Ranks = TorchRanks() if ranks is None else ranks
         found = self._ranks.gather(problem.to_json())
         first = found[0]
         others = [rank for rank, value in enumerate(found) if value != first]
@@ -197,14 +271,32 @@ class RankPrefill:
             raise InvalidArgumentError(
                 f"ranks: rank {others[0]} has {found[others[0]]}; accepted: {first}, as rank 0 has"
             )
-        if not problem.context_parallel:
-            refuse("context_parallel", False, "True, for a prefill on ranks")
-        if problem.state_location != "dense":
-            refuse("state_location", problem.state_location, "'dense', for a prefill on ranks")
+        for name, needed in self._needs.items():
+            if getattr(problem, name) != needed:
+                refuse(name, getattr(problem, name), f"{needed!r}, for {self._what} on ranks")
+
+
+class RankPrefill(_OnRanks["Prefill"]):
+    """A prefill on ranks.  Thread-safe as far as its ranks are.
+
+    Args:
+        prefill: of a problem with context_parallel and dense states (state_location "dense").
+        ranks: None: TorchRanks(), all processes of torch.distributed.
+
+    Raises:
+        InvalidArgumentError: another problem, or ranks whose problems or kernels differ in what
+            changes results.  Every rank raises it, so that none waits for the others.
+    """
+
+    _what = "a prefill"
+    _needs = {"context_parallel": True, "state_location": "dense"}
+
+    def __init__(self, prefill: Prefill, ranks: Ranks | None = None) -> None:
+        super().__init__(prefill, ranks)
 
     @property
     def prefill(self) -> Prefill:
-        return self._prefill
+        return self._operator
 
     def __call__(
         self, *arrays: Any, share: Share, state: Any, state_out: Any, **others: Any
@@ -225,15 +317,114 @@ class RankPrefill:
         """
         if share.tokens == 0:
             return others.get("out")
+        prefill = self._operator
         if others.get("workspace") is None:
-            others["workspace"] = self._prefill._new_workspace(
+            others["workspace"] = prefill._new_workspace(
                 arrays[0], others.get("cu_seqlens"), others.get("stream")
             )
         launch = {"state": state, "state_out": state_out, "continues": share.continues, **others}
-        self._prefill(*arrays, step=1, **launch)
+        prefill(*arrays, step=1, **launch)
         if share.source is not None:
             self._ranks.receive(state[0], share.source)
-        self._prefill(*arrays, step=2, **launch)
+        prefill(*arrays, step=2, **launch)
         if share.target is not None:
             self._ranks.send(state_out[share.sequences - 1], share.target)
-        return self._prefill(*arrays, step=3, **launch)
+        return prefill(*arrays, step=3, **launch)
+
+
+class RankConv(_OnRanks["Conv"]):
+    """A convolution in front of a layer on ranks.  Thread-safe as far as its ranks are.
+
+    Args:
+        conv: of packed sequences (varlen) with dense states that are given and stored, and none of
+            what is for drafts: stored_states "every", from_accepted, circular_state.
+        ranks: None: TorchRanks(), all processes of torch.distributed.
+
+    Raises: as RankPrefill.
+    """
+
+    _what = "a convolution"
+    _needs = {
+        "varlen": True,
+        "state_location": "dense",
+        "has_initial_state": True,
+        "store_state": True,
+        "stored_states": "last",
+        "from_accepted": False,
+        "circular_state": False,
+    }
+
+    def __init__(self, conv: Conv, ranks: Ranks | None = None) -> None:
+        super().__init__(conv, ranks)
+
+    @property
+    def conv(self) -> Conv:
+        return self._operator
+
+    def __call__(
+        self, x: Any, *arrays: Any, share: Share, state: Any, state_out: Any = None, **others: Any
+    ) -> None:
+        """Convolves the rank's share.  Enqueues, on the current stream, and does not wait.
+
+        Args:
+            x: [total, channels] of the rank's tokens.
+            arrays: as of Conv: weight, bias.
+            share: the rank's, of shares().
+            state: [N, channels, columns] of the rank's sequences, in torch's or cupy's memory; of the
+                first one's the last width - 1 columns are written where it comes from another rank,
+                whose inputs are rounded to the states' dtype on the way.
+            state_out: likewise, new states; None: in place.
+            others: as of Conv; has_initial_state is true for a sequence that comes from another rank.
+
+        Raises: as Conv, and what the ranks raise.
+        """
+        if share.tokens == 0:
+            return
+        columns = self._operator.problem.width - 1
+        last_tokens = share.cu_seqlens[-1] - share.cu_seqlens[-2]
+        # Inputs alone make the next rank's window, where there are enough of them: they go first, and
+        # no rank waits for more than the one in front.
+        is_of_inputs = last_tokens >= columns
+        if share.target is not None and is_of_inputs:
+            rows = x[0] if len(x.shape) == 3 else x
+            self._send(rows[share.tokens - columns : share.tokens], state, share.target)
+        if share.source is not None:
+            window = _arrays.empty(
+                state, (columns, state.shape[1]), _arrays.dtype_of("state", state)
+            )
+            self._ranks.receive(window, share.source)
+            state[0, :, -columns:] = window.swapaxes(0, 1)
+        self._operator(x, *arrays, state=state, state_out=state_out, **others)
+        if share.target is not None and not is_of_inputs:
+            windows = state if state_out is None else state_out
+            last = windows[share.sequences - 1, :, -columns:]
+            self._send(last.swapaxes(0, 1), state, share.target)
+
+    def _send(self, inputs: Any, state: Any, target: int) -> None:
+        """Inputs [width - 1, channels], in the states' dtype and without gaps."""
+        message = _arrays.empty(state, tuple(inputs.shape), _arrays.dtype_of("state", state))
+        message[...] = inputs
+        self._ranks.send(message, target)
+
+
+_CLASSES: dict[str, Any] = {"gdn_prefill": RankPrefill, "gdn_conv": RankConv}
+
+
+def checked_share(share: object) -> Share:
+    """The share.  Raises InvalidArgumentError for anything else."""
+    if not isinstance(share, Share):
+        refuse_type("share", share, "a cubinery.ranks.Share, or None")
+    return share
+
+
+def on_ranks(operator: Any, ranks: Ranks | None, share: Share | None) -> Callable[..., Any]:
+    """The operator's launches of a share.  The first call of an operator and some ranks waits for
+    all of them, which agree on its problem."""
+    if share is None:
+        raise InvalidArgumentError("ranks: given; accepted: None, without share")
+    checked_share(share)
+    ranks = TorchRanks() if ranks is None else ranks
+    made = operator._on_ranks.get(ranks)
+    if made is None:
+        made = operator._on_ranks.setdefault(ranks, _CLASSES[operator.problem.op](operator, ranks))
+    return functools.partial(made, share=share)
