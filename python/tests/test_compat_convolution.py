@@ -786,7 +786,7 @@ def test_fla_update(shape, residual):
 def test_fla_refusals():
     x, cache = normal(8, B, T, C), normal(9, B, C, W)
     for options, error, message in (
-        ({"cp_context": object()}, UnsupportedError, "cp_context is not supported"),
+        ({"cp_context": object()}, InvalidArgumentError, "cp_context is of type object, without"),
         ({"seq_idx": np.zeros(T)}, UnsupportedError, "seq_idx is not supported"),
         ({"tiles": 3}, InvalidArgumentError, "unknown argument tiles"),
         ({"backend": "hip"}, InvalidArgumentError, "backend is 'hip'"),

@@ -241,7 +241,7 @@ def test_old_name_of_state_v_first():
 
 
 REFUSED = [
-    ({"cp_context": object()}, UnsupportedError, "cp_context"),
+    ({"cp_context": object()}, InvalidArgumentError, "cp_context is of type object, without group"),
     ({"chunk_size": 128}, InvalidArgumentError, "chunk_size is 128; supported: 16 or 32 or 64"),
     ({"head_first": False}, InvalidArgumentError, "head_first"),
     ({"return_intermediate": 1}, InvalidArgumentError, "unknown argument return_intermediate"),
@@ -422,7 +422,7 @@ def test_registered_functions_run_cubinery(monkeypatch, calls, release):
 @pytest.mark.parametrize(
     "change, reason",
     [
-        ({"cp_context": object()}, "cp_context"),
+        ({"cp_context": object()}, "cp_context is of type object, without group"),
         ({"made_up": 1}, "unknown argument made_up"),
         ({"initial_state": np.zeros((B, HV, 16, 16))}, "initial_state is float64"),
         ({"g": np.zeros((B, T, HV))}, "g is float64"),
@@ -520,7 +520,7 @@ def test_registered_chunks_of_kimi_delta_attention_run_cubinery(monkeypatch, cal
 @pytest.mark.parametrize(
     "change, reason",
     [
-        ({"cp_context": object()}, "cp_context"),
+        ({"cp_context": object()}, "cp_context is of type object, without group"),
         ({"lower_bound": -6.0, "safe_gate": False}, "lower_bound is -6.0; supported"),
         ({"v": np.zeros((B, T, HV, 24), np.float32)}, "V is 24"),
         ({"g": np.zeros((B, T, HV, 16))}, "g is float64"),

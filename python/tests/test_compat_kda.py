@@ -781,7 +781,7 @@ def test_fla_intermediate_states_have_the_dtype_of_q():
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"cp_context": object()}, UnsupportedError, "cp_context is not supported; one device"),
+        ({"cp_context": object()}, InvalidArgumentError, "cp_context is of type object, without"),
         ({"chunk_size": 16}, InvalidArgumentError, "chunk_size is 16; supported: 32 or 64"),
         (
             {"safe_gate": True, "use_gate_in_kernel": True, "A_log": A_LOG},

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec
 from cubinery import functional
 from cubinery._errors import InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
+from cubinery.compat import _fla_ranks as fla_ranks
 
 _P = ParamSpec("_P")
 
@@ -94,8 +95,13 @@ class Call:
     A_log: Any
     dt_bias: Any
     cu_seqlens_cpu: Any = None
+    cp_context: Any = None
 
     def __post_init__(self) -> None:
+        self.on_rank = fla_ranks.rank_context(self.function, self.cp_context)
+        if self.on_rank is not None:  # as FLA: the caller's are not read
+            self.cu_seqlens = self.on_rank.cu_seqlens
+            self.cu_seqlens_cpu = self.on_rank.cu_seqlens_cpu
         for field, name in _FLAGS.items():
             setattr(self, field, arguments.flag(self.function, name, getattr(self, field)))
         if not self.computed_gate:
@@ -155,9 +161,10 @@ class Call:
 
     def _states(self, in_place: bool) -> tuple[Any, dict[str, Any]]:
         """The final states, and the operator's options of states."""
-        return arguments.final_states(
-            self.q, self.initial_state, self.state_shape(), self.output_final_state, in_place
-        )
+        given = (self.q, self.initial_state, self.state_shape(), self.output_final_state)
+        if self.on_rank is not None:
+            return fla_ranks.new_states(*given)
+        return arguments.final_states(*given, in_place)
 
     def _decays(self) -> dict[str, Any]:
         """The operator's options of decays."""
@@ -169,8 +176,10 @@ class Call:
             return {}
         if self.operator() is not functional.gdn_prefill:
             return {"cu_seqlens": self.cu_seqlens}
-        longest = arguments.longest_sequence(self.cu_seqlens_cpu, self.q.shape[1])
-        return {"cu_seqlens": self.cu_seqlens, "max_seqlen": longest}
+        tokens = self.q.shape[1]
+        longest = arguments.longest_sequence(self.cu_seqlens_cpu, tokens)
+        on_rank = {} if self.on_rank is None else self.on_rank.options(tokens)
+        return {"cu_seqlens": self.cu_seqlens, "max_seqlen": longest, **on_rank}
 
     def _beta_mode(self) -> str:
         if self.beta is None:

@@ -46,12 +46,16 @@ def chunk_gated_delta_rule(
     out its own: from cu_seqlens_cpu it takes the longest sequence, a hint (PrefillArgs.max_seqlen),
     the others are accepted and not read.
 
-    Raises InvalidArgumentError where FLA would raise and for keywords that FLA does not define,
-    UnsupportedError for `cp_context` and for inputs that require grad while grad is enabled.
+    `cp_context`, FLA's, with a group: the tokens are a rank's of a batch that the group shares, and
+    all of it call.  B is 1, and the context has cu_seqlens.  `initial_state` and final states are of
+    the rank's sequences: a first one that comes from another rank starts from that rank's state, and
+    the final state of a last one that goes on elsewhere is what it is at the rank's end.  A group's
+    first call with other dtypes or dims waits for all of it, as does one with so many more or fewer
+    tokens that segments change (ranks.segment_tokens()).
+
+    Raises InvalidArgumentError where FLA would raise, for keywords that FLA does not define and for
+    contexts of others, UnsupportedError for inputs that require grad while grad is enabled.
     """
-    arguments.refuse_given(
-        _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
-    )
     arguments.require_value(_CHUNK, "chunk_size", kwargs.pop("chunk_size", 64), (16, 32, 64))
     computed, A_log, dt_bias = (
         kwargs.pop(name, None) for name in ("use_gate_in_kernel", "A_log", "dt_bias")
@@ -61,7 +65,7 @@ def chunk_gated_delta_rule(
     return _GdnCall(
         _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, computed,
-        A_log, dt_bias, cu_seqlens_cpu,
+        A_log, dt_bias, cu_seqlens_cpu, cp_context,
     )  # fmt: skip
 
 

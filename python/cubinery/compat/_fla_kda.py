@@ -61,13 +61,13 @@ def chunk_kda(
     and max_num_seqs tell FLA what to keep and how to lay out its work; they are not read, nor is
     cu_seqlens_cpu but for the longest sequence, a hint (PrefillArgs.max_seqlen).
 
-    Raises InvalidArgumentError where FLA would raise, for a `dt_bias` of another size and for
-    keywords that FLA does not define; UnsupportedError for `cp_context`, a `lower_bound` below -5
-    and inputs that require grad while grad is enabled.
+    `cp_context`: as of chunk_gated_delta_rule(); intermediate states count from the rank's first
+    token of each sequence.
+
+    Raises InvalidArgumentError where FLA would raise, for a `dt_bias` of another size, for keywords
+    that FLA does not define and for contexts of others; UnsupportedError for a `lower_bound` below
+    -5 and inputs that require grad while grad is enabled.
     """
-    arguments.refuse_given(
-        _CHUNK, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
-    )
     chunk_size = kwargs.pop("chunk_size", 64)
     arguments.require_value(_CHUNK, "chunk_size", chunk_size, (32, 64))
     A_log, dt_bias = (kwargs.pop(name, None) for name in ("A_log", "dt_bias"))
@@ -82,7 +82,7 @@ def chunk_kda(
     return _KdaCall(
         _CHUNK, q, k, v, g, beta, scale, initial_state, output_final_state, use_qk_l2norm_in_kernel,
         use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, cu_seqlens, use_gate_in_kernel,
-        A_log, dt_bias, cu_seqlens_cpu, lower_bound=lower_bound, kept_every=chunk_size * kept,
+        A_log, dt_bias, cu_seqlens_cpu, cp_context, lower_bound=lower_bound, kept_every=chunk_size * kept,
     )  # fmt: skip
 
 

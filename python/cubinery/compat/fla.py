@@ -19,6 +19,7 @@ from cubinery import _arrays, functional
 from cubinery._errors import Error, InvalidArgumentError, UnsupportedError
 from cubinery.compat import _arguments as arguments
 from cubinery.compat import _convolution as convolution
+from cubinery.compat import _fla_ranks as fla_ranks
 from cubinery.compat._fla_call import checked as checked
 from cubinery.compat._fla_call import refuse_unknown
 from cubinery.compat._fla_gdn import chunk_gated_delta_rule as chunk_gated_delta_rule
@@ -62,12 +63,13 @@ def causal_conv1d(
     `backend`, cu_seqlens_cpu and chunk_indices tell FLA how to do its work.  cubinery has its own
     way: they are accepted and not read.
 
-    Raises InvalidArgumentError for shapes that do not fit and for unknown keywords, UnsupportedError
-    for `cp_context`, `seq_idx` and inputs that require grad while grad is enabled.
+    `cp_context`: as of chunk_gated_delta_rule(); the first W - 1 sums of a sequence that comes from
+    another rank have that rank's last inputs.  One of several sequences without cu_seqlens_cpu
+    costs a wait for the device.
+
+    Raises InvalidArgumentError for shapes that do not fit, unknown keywords and contexts of others,
+    UnsupportedError for `seq_idx` and inputs that require grad while grad is enabled.
     """
-    arguments.refuse_given(
-        _CONV, "one device computes all of a sequence: pass cu_seqlens", cp_context=cp_context
-    )
     arguments.refuse_given(_CONV, "pass cu_seqlens", seq_idx=kwargs.pop("seq_idx", None))
     refuse_unknown(_CONV, kwargs)
     arguments.require_value(_CONV, "backend", backend, ("triton", "cuda", "mix"))
@@ -76,6 +78,9 @@ def causal_conv1d(
         _CONV, x=x, weight=weight, bias=bias, residual=residual, initial_state=initial_state
     )
     arguments.require_rank(_CONV, "x", rows, "[B, T, D]")
+    on_rank = fla_ranks.rank_context(_CONV, cp_context)
+    if on_rank is not None:
+        cu_seqlens = on_rank.cu_seqlens
     if cu_seqlens is not None and rows.shape[0] != 1:
         raise InvalidArgumentError(
             f"{_CONV}: x has a batch of {rows.shape[0]}; expected 1 with cu_seqlens, the sequences "
@@ -85,10 +90,14 @@ def causal_conv1d(
     shape = (sequences, *weight.shape)
     arguments.require_initial_state(_CONV, initial_state, shape)
     wanted = arguments.flag(_CONV, "output_final_state", output_final_state)
-    final, states = _final_windows(x, initial_state, shape, wanted)
+    if on_rank is None:
+        final, options = _final_windows(x, initial_state, shape, wanted)
+    else:
+        final, options = fla_ranks.new_states(x, initial_state, shape, wanted)
+        options |= on_rank.options(rows.shape[1])
     y = functional.gdn_conv(
         rows, weight, bias, activation=convolution.activation_of(_CONV, activation),
-        cu_seqlens=cu_seqlens, **states,
+        cu_seqlens=cu_seqlens, **options,
     ).reshape(x.shape)  # fmt: skip
     if residual is not None:
         y += residual
@@ -176,9 +185,9 @@ def register() -> None:
     """Makes FLA's chunk_gated_delta_rule, and from 0.6 on its chunk_kda and fused_recurrent_kda, run
     cubinery wherever that can honour the call.
 
-    Every other call (training, cp_context, CPU tensors, ...) goes on to FLA's other backends; FLA
-    logs the reason at level INFO.  FLA_CUBINERY=0 in the environment turns it off.  Its fused_recurrent_gated_delta_rule knows no backends: import this
-    module's in its place.
+    Every other call (training, CPU tensors, ...) goes on to FLA's other backends; FLA logs the
+    reason at level INFO.  FLA_CUBINERY=0 in the environment turns it off.  Its
+    fused_recurrent_gated_delta_rule knows no backends: import this module's in its place.
 
     Raises ImportError without FLA, UnsupportedError when FLA's dispatch is off
     (FLA_DISABLE_BACKEND_DISPATCH=1).
