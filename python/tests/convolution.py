@@ -259,11 +259,14 @@ def gdn_conv(
     checkpoint_mode: str = "none",
     checkpoint_every: int = 64,
     batch_invariant: bool = False,
+    share: Any = None,
+    ranks: Any = None,
     stream: int | None = None,
     context: Any = None,
 ) -> Any:
-    """functional.gdn_conv for numpy arrays."""
+    """functional.gdn_conv for numpy arrays of one rank."""
     options = dict(locals())
+    assert share is ranks is None
     convolution = _Convolution(options)
     lead = x.shape[:-1]
     is_split = q_heads is not None
