@@ -247,11 +247,17 @@ class TorchRanks:
 
     def receive(self, array: Any, source: int) -> None:
         """Into `array`, behind what is on the stream."""
-        self._distributed.recv(array, self._of_all(source), group=self._group)
+        self._exchange(self._distributed.irecv, array, source)
 
     def send(self, array: Any, target: int) -> None:
         """`array` as it is behind what is on the stream."""
-        self._distributed.send(array, self._of_all(target), group=self._group)
+        self._exchange(self._distributed.isend, array, target)
+
+    def _exchange(self, operation: Any, array: Any, rank: int) -> None:
+        """As a batch of one: PyTorch has a communicator for each pair of ranks for what is none."""
+        one = self._distributed.P2POp(operation, array, self._of_all(rank), self._group)
+        for work in self._distributed.batch_isend_irecv([one]):
+            work.wait()  # the stream does, where the group is of GPUs
 
 
 class _OnRanks(Generic[OperatorT]):
@@ -274,6 +280,12 @@ class _OnRanks(Generic[OperatorT]):
         for name, needed in self._needs.items():
             if getattr(problem, name) != needed:
                 refuse(name, getattr(problem, name), f"{needed!r}, for {self._what} on ranks")
+
+    @staticmethod
+    def _check_stream(launch: Mapping[str, Any]) -> None:
+        """What ranks exchange goes along the current stream, so launches do, too."""
+        if launch.get("stream") is not None:
+            refuse("stream", launch["stream"], "None, the current stream, on ranks")
 
 
 class RankPrefill(_OnRanks["Prefill"]):
@@ -309,12 +321,13 @@ class RankPrefill(_OnRanks["Prefill"]):
             state: [N, heads, rows, columns] of the rank's sequences; the first one's is written where
                 it comes from another rank.
             state_out: likewise, new states, in other memory than `state`.
-            others: as of Prefill, without step and continues.
+            others: as of Prefill, without step, continues and stream.
 
         Returns: as Prefill.
 
         Raises: as Prefill, and what the ranks raise.
         """
+        self._check_stream(others)
         if share.tokens == 0:
             return others.get("out")
         prefill = self._operator
@@ -374,10 +387,12 @@ class RankConv(_OnRanks["Conv"]):
                 first one's the last width - 1 columns are written where it comes from another rank,
                 whose inputs are rounded to the states' dtype on the way.
             state_out: likewise, new states; None: in place.
-            others: as of Conv; has_initial_state is true for a sequence that comes from another rank.
+            others: as of Conv, without stream; has_initial_state is true for a sequence that comes from
+                another rank.
 
         Raises: as Conv, and what the ranks raise.
         """
+        self._check_stream(others)
         if share.tokens == 0:
             return
         columns = self._operator.problem.width - 1

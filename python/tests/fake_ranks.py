@@ -33,6 +33,7 @@ class Distributed(types.ModuleType):
         self.rank = 0
         self.gathered: list[object] = []
         self.sent: list[tuple[int, int]] = []
+        self.waits: list[int] = []
         self._mail: dict[tuple[int, int], deque[np.ndarray]] = {}
 
     def get_rank(self, group: Group) -> int:
@@ -48,12 +49,19 @@ class Distributed(types.ModuleType):
         self.gathered.append(value)
         found[:] = [value] * len(group.processes)
 
-    def send(self, array: np.ndarray, target: int, group: Group) -> None:
+    P2POp = staticmethod(lambda operation, *operands: (operation, *operands))
+
+    def batch_isend_irecv(self, operations: list[tuple[Any, ...]]) -> list[Any]:
+        for operation, *operands in operations:
+            operation(*operands)
+        return [types.SimpleNamespace(wait=lambda: self.waits.append(self.rank))]
+
+    def isend(self, array: np.ndarray, target: int, group: Group) -> None:
         assert array.flags.c_contiguous and target in group.processes
         self.sent.append((self.rank, target))
         self._mail.setdefault((self.rank, target), deque()).append(array.copy())
 
-    def recv(self, array: np.ndarray, source: int, group: Group) -> None:
+    def irecv(self, array: np.ndarray, source: int, group: Group) -> None:
         assert array.flags.c_contiguous and source in group.processes
         mail = self._mail[(source, self.rank)].popleft()
         assert (mail.shape, mail.dtype) == (array.shape, array.dtype)

@@ -278,6 +278,16 @@ def test_convolution_on_ranks(
             np.testing.assert_array_equal(one, other)
 
 
+def test_ranks_exchange_on_the_current_stream() -> None:
+    share = Share(0, 1, 0, (0, 1), None, None)
+    prefill = RankPrefill(fake_ranks.Prefill(), FakeRanks())  # type: ignore[arg-type]
+    conv = RankConv(fake_ranks.Conv(), FakeRanks())  # type: ignore[arg-type]
+    with pytest.raises(cubinery.InvalidArgumentError, match="stream = 7; accepted: None"):
+        prefill(None, share=share, state=None, state_out=None, stream=7)
+    with pytest.raises(cubinery.InvalidArgumentError, match="stream = 7; accepted: None"):
+        conv(None, share=share, state=None, stream=7)
+
+
 def test_inputs_go_first_where_they_make_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rank that has enough of them does not let the next one wait for what it waits for itself."""
     events: list[str] = []
