@@ -378,6 +378,7 @@ struct OneOfTwo {
   std::int64_t first_sequence = 0;
   GdnMemory after;
   std::string error;
+  bool in_graph = false;
 
   void run(const PrefillCase& c, const PrefillProblem& problem, void* comm, int rank,
            std::int64_t first, std::int64_t end) {
@@ -402,9 +403,22 @@ struct OneOfTwo {
                        gdn::RankNeighbours neighbours;
                        if (rank == 1) neighbours.source = 0;
                        if (rank == 0) neighbours.target = 1;
-                       return made->launch(stream.get(), args,
-                                           {.data = workspace.data(), .bytes = workspace.bytes()},
-                                           neighbours);
+                       const auto enqueue = [&] {
+                         return made->launch(stream.get(), args,
+                                             {.data = workspace.data(), .bytes = workspace.bytes()},
+                                             neighbours);
+                       };
+                       // The first launch connects the ranks.
+                       Status status = enqueue();
+                       if (!status.ok() || !in_graph) return status;
+                       stream.synchronize().value();
+                       auto graph = DeviceGraph::capture(stream, enqueue);
+                       if (!graph) return graph.error().clone();
+                       status = graph->launch(stream);
+                       if (status.ok()) status = graph->launch(stream);
+                       // The graph goes with this function.
+                       if (status.ok()) status = stream.synchronize();
+                       return status;
                      });
     if (!one.ok()) error = "rank failed: " + one.why();
     if (const Status failed = (*ranks)->check(); !failed.ok()) error = failed.message();
@@ -422,12 +436,15 @@ TEST_CASE("GdnPrefillRanks.TwoGpusByNccl", "[gpu][prefill]") {
   const int ordinals[2] = {0, 1};
   REQUIRE(nccl->init_all(comms, 2, ordinals) == 0);
   PrefillProblem problem = over_ranks(small_prefill(), 128);
-  for (const GateDistribution gates : {GateDistribution::kQwen, GateDistribution::kUndecayed}) {
+  for (const bool in_graph : {false, true}) {
+    const GateDistribution gates =
+        in_graph ? GateDistribution::kUndecayed : GateDistribution::kQwen;
     const PrefillCase c(problem, {.lengths = {300, 1000, 77}},
                         {.seed = seed(), .gates = gates, .separate_out = true});
     constexpr std::int64_t kCut = 300 + 512;
     const GdnMemory expected = run_on_ranks(c, prepare(problem), {0});
     OneOfTwo both[2];
+    both[0].in_graph = both[1].in_graph = in_graph;
     std::thread other([&] { both[1].run(c, problem, comms[1], 1, kCut, 1377); });
     both[0].run(c, problem, comms[0], 0, 0, kCut);
     other.join();
