@@ -26,7 +26,6 @@ from cubinery.problems import (
     Dtype,
     GateMode,
     OutputNorm,
-    PrefillProblem,
 )
 from cubinery.ranks import Share
 
@@ -194,9 +193,6 @@ def context_parallel(context_parallel: bool = False, share: Share | None = None)
     return bool(context_parallel) or share is not None
 
 
-_SEGMENT_TOKENS = PrefillProblem.segment_tokens
-
-
 @infers("segment_tokens")
 def segment_tokens(
     q: Any,
@@ -212,10 +208,8 @@ def segment_tokens(
     other numbers of tokens give it."""
     if segment_tokens is not None:
         return segment_tokens
-    if share is None:
-        return _SEGMENT_TOKENS
     *of_heads, _, value_dim = sizes(q, k, v, cu_seqlens, token_layout)
-    return _ranks.segment_tokens(_ranks.checked_share(share).tokens, max(of_heads), value_dim)
+    return _ranks.segment_tokens_of(share, max(of_heads), value_dim)
 
 
 # ---- States -------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from cubinery import _arrays
 from cubinery._errors import InvalidArgumentError, refuse, refuse_type
+from cubinery.problems import PrefillProblem
 
 if TYPE_CHECKING:
     from cubinery._operator import Operator
@@ -42,8 +43,10 @@ __all__ = [
 OperatorT = TypeVar("OperatorT", bound="Operator[Any]")
 
 _SEGMENT_UNIT = 64  # tokens that every segment has a multiple of
-_SHORTEST_SEGMENT = 8192  # each forgets by itself, which shorter ones pay for more often
-_MOST_BLOCKS = 264  # two on each multiprocessor of an H100
+_MULTIPROCESSORS = 132  # of an H100
+# Blocks on each of them, and how long segments have to be for that: each forgets by itself, which
+# shorter ones pay for more often.  Measured on an H200 (docs/performance.md).
+_SHORTEST_SEGMENTS = {1: 8192, 2: 16384}
 _BLOCK_COLUMNS = 64  # of a state, that one block carries
 
 
@@ -100,10 +103,10 @@ def _power_of_two(least: int) -> int:
 def segment_tokens(tokens: int, v_heads: int, value_dim: int) -> int:
     """The segment length to take where each rank has about so many tokens.
 
-    A power of two: as many segments on a rank as give each multiprocessor of an H100 one or two
-    blocks (segments * v_heads * value_dim / 64 at most 264, but one segment at least), and no shorter
-    than 8192 tokens, unless the whole rank is: then the power of two that holds its tokens, 64 or
-    more.  All ranks need the same number: where they have other numbers of tokens, take the largest.
+    A power of two.  As many segments on a rank as give each multiprocessor of an H100 a block, if
+    they have 8192 tokens, or two, if they have 16384 (a segment has v_heads * value_dim / 64 blocks);
+    never longer than the power of two, 64 or more, that holds the rank's tokens.  All ranks need the
+    same number: where they have other numbers of tokens, take the largest.
 
     Args:
         tokens: of one rank.
@@ -117,9 +120,21 @@ def segment_tokens(tokens: int, v_heads: int, value_dim: int) -> int:
         least = 0 if name == "tokens" else 1
         if number < least:
             refuse(name, number, f"{least} or more")
-    segments = max(_MOST_BLOCKS // (v_heads * -(-value_dim // _BLOCK_COLUMNS)), 1)
-    filled = max(_power_of_two(-(-tokens // segments)), _SHORTEST_SEGMENT)
-    return min(filled, max(_power_of_two(tokens), _SEGMENT_UNIT))
+    blocks = v_heads * -(-value_dim // _BLOCK_COLUMNS)
+
+    def filling(each: int, shortest: int) -> int:
+        segments = max(each * _MULTIPROCESSORS // blocks, 1)
+        return max(_power_of_two(-(-tokens // segments)), shortest)
+
+    longest = max(_power_of_two(tokens), _SEGMENT_UNIT)
+    return min(longest, *(filling(*each) for each in _SHORTEST_SEGMENTS.items()))
+
+
+def segment_tokens_of(share: Share | None, v_heads: int, value_dim: int) -> int:
+    """segment_tokens() of a share; without one a problem's default."""
+    if share is None:
+        return PrefillProblem.segment_tokens
+    return segment_tokens(checked_share(share).tokens, v_heads, value_dim)
 
 
 def shares(lengths: Iterable[int], ranks: int, segment_tokens: int) -> list[Share]:

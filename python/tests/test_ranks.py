@@ -89,10 +89,11 @@ def test_what_cannot_be_dealt(arguments: tuple[Any, ...], name: str) -> None:
     "sizes, expected",
     [
         ((65536, 64, 128), 32768),
-        ((16384, 64, 128), 8192),
+        ((16384, 64, 128), 16384),
         ((65536, 8, 128), 8192),
         ((524288, 8, 128), 32768),
         ((1 << 20, 256, 128), 1 << 20),  # one segment has all blocks already
+        ((131072, 8, 128), 16384),
         ((5000, 64, 128), 8192),
         ((4096, 64, 128), 4096),
         ((65, 8, 128), 128),
@@ -110,8 +111,9 @@ def test_segments_fill_the_device_once_or_twice(heads: int, dim: int) -> None:
         segments, blocks = -(-tokens // found), heads * -(-dim // 64)
         assert found >= 8192 and found & (found - 1) == 0
         assert segments == 1 or segments * blocks <= 264
-        # Segments of half the length would be too short or too many.
-        assert found == 8192 or -(-tokens // (found // 2)) * blocks > 264
+        # Segments of half the length would be too short, or have too many blocks for that length.
+        halves = -(-tokens // (found // 2)) * blocks
+        assert found == 8192 or halves > (132 if found == 16384 else 264)
 
 
 @pytest.mark.parametrize(
