@@ -52,7 +52,7 @@ class NcclRanks final : public Ranks {
 
   int rank() const;
   int count() const;
-  // What has failed since then, as a rank that has died (ncclCommGetAsyncError()): kDriver.  Kernels
+  // What has failed since then, as a rank that has died (ncclCommGetAsyncError()): kDriver. Kernels
   // that wait for such a rank end when the caller aborts the communicator (ncclCommAbort()).
   Status check() const;
 
