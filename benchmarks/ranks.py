@@ -12,6 +12,7 @@ chooses without context_parallel, on rank 0.
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import statistics
@@ -96,8 +97,8 @@ def milliseconds(
         distributed.all_reduce(slowest, op=distributed.ReduceOp.MAX)
     times = slowest.tolist()
     return {
-        f"{name}_ms": statistics.median(times), f"{name}_least_ms": min(times),
-        f"{name}_most_ms": max(times),
+        f"{name}_ms": round(statistics.median(times), 4),
+        f"{name}_least_ms": round(min(times), 4), f"{name}_most_ms": round(max(times), 4),
     }  # fmt: skip
 
 
@@ -105,7 +106,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", help="JSON to write, a list of rows")
+    parser.add_argument("--out", help="JSON to write, as benchmarks/results/ranks")
+    parser.add_argument("--commit", default="", help="what is measured")
     parser.add_argument("--launches", type=int, default=5)
     parser.add_argument("--most-tokens", type=int, default=1048576, help="leaves out longer rows")
     arguments = parser.parse_args()
@@ -147,12 +149,14 @@ def main() -> None:
             if rank != 0:
                 continue
             names = ("qk_heads", "v_heads", "tokens", "segment_tokens", "decay")
-            line = {**dict(zip(names, row)), "gates": gates, "ranks": count, **times}
-            print(json.dumps(line), flush=True)
-            found.append({**line, "gpu": torch.cuda.get_device_name(device)})
+            origin = {"commit": arguments.commit, "date": datetime.date.today().isoformat()}
+            found.append(
+                {**dict(zip(names, row)), "gates": gates, "ranks": count, **times, **origin}
+            )
+            print(json.dumps(found[-1]), flush=True)
     if arguments.out and rank == 0:
         with open(arguments.out, "w", encoding="utf-8") as file:
-            json.dump(found, file, indent=1)
+            json.dump({"gpu": torch.cuda.get_device_name(device), "rows": found}, file, indent=1)
             file.write("\n")
     distributed.destroy_process_group()
 

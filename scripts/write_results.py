@@ -402,6 +402,7 @@ class Records:
         self.convolved, self.h100_convolved = conv_rows(compared), conv_rows(h100_compared)
         self.transformers = next((r for r in self.side_by_side if "model" in r), None)
         self.host = [r for record in [self.alone, *self.side_by_side] for r in record["rows"] if r["op"] == "host"]
+        self.ranks = [json.loads(p.read_text()) for p in sorted((folder / "ranks").glob("*.json"))]
         self.tuned = tuning_results()
         self.engines = engine_results.read(folder / "engines")
 
@@ -566,6 +567,30 @@ def transformers_section(record):
         "most)."), *table(["", "Transformers' torch code", "with cubinery", "ratio"], lines)]
 
 
+def ranks_section(records):
+    """One prompt on several GPUs, from benchmarks/ranks.py."""
+    gates = {"decaying": "decaying", "undecayed": "undecayed", "never": "never forgotten"}
+
+    def cell(row, name):
+        return (f"{duration(row[f'{name}_ms'] / 1e3)} ({duration(row[f'{name}_least_ms'] / 1e3)} to "
+                f"{duration(row[f'{name}_most_ms'] / 1e3)})")
+
+    lines = ["## On several GPUs", ""]
+    for record in records.ranks:
+        rows = record["rows"]
+        lines += paragraph(
+            f"One sequence of one layer on {listed(str(r['ranks']) for r in rows)} {record['gpu']} "
+            "([context_parallel.md](context_parallel.md)) beside the same sequence on one of them, in one run; "
+            f"{origin(rows)}. bf16; medians (least to most) of launches with the host ahead, exchange included; the "
+            "slower rank counts. *Decaying*: g = -A softplus(N(0, 1) - 3), with A from 0.001 to 8 over the heads. "
+            "*Undecayed*: every g is 0, keys are random. *Never forgotten*: besides, beta is below 0.002.")
+        lines += table(["", "heads", "tokens", "segments of", "gates", "one GPU", "all", "ratio"],
+                       [["KDA" if by_channel(r) else "", heads(r), str(r["tokens"]), str(r["segment_tokens"]),
+                         gates[r["gates"]], cell(r, "one"), cell(r, "ranks"), f"{r['one_ms'] / r['ranks_ms']:.2f}x"]
+                        for r in rows])
+    return lines
+
+
 def results_page(records):
     alone = records.alone
     tests = alone["tests"]
@@ -654,6 +679,8 @@ def results_page(records):
         "same protocol on the same kind of GPU, on another day. Published times are their authors' own, on the same kind "
         "of GPU.")
     lines += prefill_table(prefill, records.of("gdn_prefill", records.h100))
+
+    lines += ranks_section(records)
 
     lines += conv_section(records)
 
