@@ -39,7 +39,7 @@ if ((${#files[@]} == 0)); then exit 0; fi
 cuda=$(readlink -f "${CUDA_HOME:-/usr/local/cuda}")
 export flags="-std=c++20 -DFMT_HEADER_ONLY -I. -Iinclude -Itemplates -I$build/include -isystem $cuda/include \
 -Iexamples/02_own_kernel/templates -Iinclude/cubinery/compat -DCUBINERY_TEST_DIR=\"\" -DCUBINERY_FAKE_DRIVER=\"\" \
--DCUBINERY_FAKE_TORCH=\"\" -DCUBINERY_FAKE_NVRTC=\"\" \
+-DCUBINERY_FAKE_TORCH=\"\" -DCUBINERY_FAKE_NCCL=\"\" -DCUBINERY_FAKE_NVRTC=\"\" \
 -DCUBINERY_FAKE_NVRTC_99=\"\" -DCUBINERY_FAKE_BUILTINS=\"\" -DCUBINERY_CLI_PATH=\"\" -DCUBINERY_COMPILED_DIR=\"\" \
 -DRMS_NORM_TEMPLATE_DIR=\"\" $(python3-config --includes 2>/dev/null || true)"
 export until=$((limit > 0 ? $(date +%s) + limit : 0))
