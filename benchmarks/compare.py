@@ -1,6 +1,6 @@
 """Times cubinery and whichever of its peers are installed on the same tensors.  docs/benchmarks.md.
 
-compare.py [--rows quick|all|published|kda]
+compare.py [--rows quick|all|published|serving|kda]
            [--gates qwen|strong|undecayed|init|extreme, or of kda fast|slow|softplus]
            [--only OPERATOR] [--contenders cubinery,fla,flash_qla,flashinfer]
            [--replays 40] [--budget SECONDS] [--out FILE.json] [--commit abc1234]

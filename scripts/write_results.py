@@ -5,6 +5,7 @@ records in benchmarks/results and results/measured.
     scripts/write_results.py          writes them
     scripts/write_results.py --check  exits 1 when one of them is not what the records say
 """
+import itertools
 import json
 import pathlib
 import sys
@@ -99,13 +100,9 @@ def heads(row):
 
 
 def tokens(row):
-    """One sequence: its length; several equal ones: count x length."""
-    lengths = row["seqlens"]
-    if len(lengths) == 1:
-        return f"{lengths[0]}"
-    if len(set(lengths)) == 1:
-        return f"{len(lengths)} x {lengths[0]}"
-    return " + ".join(map(str, lengths))
+    """One sequence: its length; several equal ones behind each other: count x length."""
+    runs = [(length, len(list(equal))) for length, equal in itertools.groupby(row["seqlens"])]
+    return " + ".join(f"{count} x {length}" if count > 1 else f"{length}" for length, count in runs)
 
 
 # --- Side by side with other libraries

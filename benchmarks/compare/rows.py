@@ -1,12 +1,13 @@
 """The shapes that are compared, and what each must move at least.  Imports nothing but Python."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 DIM = 128  # of keys and values
-WHICH = ("quick", "all", "published", "kda")
+WHICH = ("quick", "all", "published", "serving", "kda")
 GATES = ("qwen", "strong", "undecayed", "init", "extreme")
 KDA_GATES = ("fast", "slow", "softplus")  # of prefills of kda
 BYTES = {"f32": 4, "bf16": 2, "f16": 2}
@@ -189,10 +190,9 @@ class PrefillRow:
 
     @property
     def shape(self) -> str:
-        """One sequence: its length; several equal ones: length x count."""
-        if len(set(self.seqlens)) == 1 and len(self.seqlens) > 1:
-            return f"{self.seqlens[0]}x{len(self.seqlens)}"
-        return "+".join(map(str, self.seqlens))
+        """One sequence: its length; several equal ones behind each other: length x count."""
+        runs = [(length, len(list(equal))) for length, equal in itertools.groupby(self.seqlens)]
+        return "+".join(f"{length}x{count}" if count > 1 else f"{length}" for length, count in runs)
 
     @property
     def label(self) -> str:
@@ -375,6 +375,28 @@ def _published(gates: str | None) -> list[Row]:
     return list(dict.fromkeys(rows))
 
 
+# What a serving step prefills: pieces of prompts, many short ones, those behind a long one, and
+# sequences of a few tokens each; one short prompt.
+_SERVING = [
+    (64,) * 32,
+    (256,) * 32,
+    (128,) * 128,
+    (16,) * 256,
+    (4,) * 64,
+    tuple(length for length in range(1, 9) for _ in range(32)),
+    (8192, *(64,) * 31),
+    *((tokens,) for tokens in (64, 128, 256, 512)),
+]
+
+
+def _serving(gates: str | None) -> list[Row]:
+    return [
+        PrefillRow(*heads, seqlens, gates or "qwen")
+        for heads in ((16, 32), (4, 8))
+        for seqlens in _SERVING
+    ]
+
+
 def _kda_prefills(gates: str, having: str = "seqlens") -> list[Row]:
     """Prefills of Kimi Delta Attention, of the shapes that have such a member.  The longest first: FLA's
     tuner keeps for all numbers of tokens what it chose for the first."""
@@ -422,7 +444,7 @@ def accepted_gates(which: str) -> tuple[str, ...]:
 
 def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
     """The rows of `--rows`: quick; all, those of quick first; published, the prefills that others
-    have published times of; or kda.
+    have published times of; serving, short prefills; or kda.
 
     `gates` None: every distribution on one short shape (of kda three), qwen (fast) on the others, and
     what was published; else that one on all prefills.  Raises ValueError for another name.
@@ -433,6 +455,8 @@ def chosen_rows(which: str, gates: str | None = None) -> list[Row]:
         raise ValueError(f"gates {gates}; accepted: {', '.join(accepted_gates(which))}")
     if which == "published":
         return _published(gates)
+    if which == "serving":
+        return _serving(gates)
     if which == "kda":
         return _kda(gates)
     prefill = [(16, 32, (8192,)), (2, 8, (32768,)), (16, 64, (8192,) * 4)]
