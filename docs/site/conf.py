@@ -75,7 +75,7 @@ def mark_code(app, what, name, thing, options, lines):
     """Indented lines of a docstring in front of its sections are code."""
     marked, inside = [], False
     for i, line in enumerate(lines):
-        if re.fullmatch(r"(Args|Raises|Returns):", line):
+        if re.fullmatch(r"(Args|Attributes|Raises|Returns):", line):
             marked += lines[i:]
             break
         if line.startswith("    ") and not inside:
