@@ -113,9 +113,13 @@ int create(const CubineryContext* context, const char* problem, std::string_view
   });
 }
 
+inline Status at_least(std::int64_t least, std::string_view name, std::int64_t value) {
+  if (value >= least) return {};
+  return Status(Code::kInvalidArgument,
+                fmt::format("{} is {}; accepted: {} or more", name, value, least));
+}
 inline Status not_negative(std::string_view name, std::int64_t value) {
-  if (value >= 0) return {};
-  return Status(Code::kInvalidArgument, fmt::format("{} is {}; accepted: 0 or more", name, value));
+  return at_least(0, name, value);
 }
 
 // The numbers of a size, in the order of the table.

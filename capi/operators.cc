@@ -64,10 +64,7 @@ int cubinery_rank_prefill_create(const CubineryContext* context, const CubineryP
     CUBINERY_RETURN_IF_ERROR(not_null("context", context));
     CUBINERY_RETURN_IF_ERROR(not_null("prefill", prefill));
     CUBINERY_RETURN_IF_ERROR(not_null("nccl_comm", nccl_comm));
-    if (timeout_ms <= 0) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("timeout_ms is {}; accepted: 1 or more", timeout_ms));
-    }
+    CUBINERY_RETURN_IF_ERROR(at_least(1, "timeout_ms", timeout_ms));
     auto ranks =
         NcclRanks::create(context->value, nccl_comm, std::chrono::milliseconds(timeout_ms));
     if (!ranks) return std::move(ranks).error();
