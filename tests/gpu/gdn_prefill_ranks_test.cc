@@ -370,6 +370,19 @@ struct TestNccl {
   }
 };
 
+// Makes a communicator for each of two GPUs.  Absent, and the test case is skipped, where there are
+// none or no NCCL.
+std::optional<TestNccl> connect_two_gpus(void* (&comms)[2]) {
+  int devices = 0;
+  gpu().must(gpu().driver().cuDeviceGetCount(&devices), "cuDeviceGetCount");
+  if (devices < 2) return skip_test("one GPU"), std::nullopt;
+  std::optional<TestNccl> nccl = TestNccl::load();
+  if (!nccl) return skip_test("no libnccl.so.2"), std::nullopt;
+  const int ordinals[2] = {0, 1};
+  REQUIRE(nccl->init_all(comms, 2, ordinals) == 0);
+  return nccl;
+}
+
 // One of two GPUs, from a thread of its own.
 struct OneOfTwo {
   std::unique_ptr<const Gpu> gpu;
@@ -427,14 +440,9 @@ struct OneOfTwo {
 };
 
 TEST_CASE("GdnPrefillRanks.TwoGpusByNccl", "[gpu][prefill]") {
-  int devices = 0;
-  gpu().must(gpu().driver().cuDeviceGetCount(&devices), "cuDeviceGetCount");
-  if (devices < 2) return skip_test("one GPU");
-  const std::optional<TestNccl> nccl = TestNccl::load();
-  if (!nccl) return skip_test("no libnccl.so.2");
   void* comms[2] = {};
-  const int ordinals[2] = {0, 1};
-  REQUIRE(nccl->init_all(comms, 2, ordinals) == 0);
+  const std::optional<TestNccl> nccl = connect_two_gpus(comms);
+  if (!nccl) return;
   PrefillProblem problem = over_ranks(small_prefill(), 128);
   for (const bool in_graph : {false, true}) {
     const GateDistribution gates =
@@ -481,14 +489,9 @@ TEST_CASE("GdnPrefillRanks.TwoGpusByNccl", "[gpu][prefill]") {
 
 // The others are told in time, and what they have enqueued ends when the caller says so.
 TEST_CASE("GdnPrefillRanks.ARankThatDies", "[gpu][prefill]") {
-  int devices = 0;
-  gpu().must(gpu().driver().cuDeviceGetCount(&devices), "cuDeviceGetCount");
-  if (devices < 2) return skip_test("one GPU");
-  const std::optional<TestNccl> nccl = TestNccl::load();
-  if (!nccl) return skip_test("no libnccl.so.2");
   void* comms[2] = {};
-  const int ordinals[2] = {0, 1};
-  REQUIRE(nccl->init_all(comms, 2, ordinals) == 0);
+  const std::optional<TestNccl> nccl = connect_two_gpus(comms);
+  if (!nccl) return;
   constexpr std::size_t kBytes = 65536;
   std::unique_ptr<const Gpu> gpus[2];
   std::shared_ptr<NcclRanks> ranks[2];
