@@ -375,25 +375,11 @@ def _published(gates: str | None) -> list[Row]:
     return list(dict.fromkeys(rows))
 
 
-# What a serving step prefills: pieces of prompts, many short ones, those behind a long one, and
-# sequences of a few tokens each; one short prompt.
-_SERVING = [
-    (64,) * 32,
-    (256,) * 32,
-    (128,) * 128,
-    (16,) * 256,
-    (4,) * 64,
-    tuple(length for length in range(1, 9) for _ in range(32)),
-    (8192, *(64,) * 31),
-    *((tokens,) for tokens in (64, 128, 256, 512)),
-]
-
-
 def _serving(gates: str | None) -> list[Row]:
     return [
-        PrefillRow(*heads, seqlens, gates or "qwen")
+        PrefillRow(*heads, tuple(line["seqlens"]), gates or "qwen")
         for heads in ((16, 32), (4, 8))
-        for seqlens in _SERVING
+        for line in _listed("serving_rows.json")
     ]
 
 
