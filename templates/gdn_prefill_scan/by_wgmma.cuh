@@ -74,7 +74,7 @@ struct Plan {
   const char* wy;                           // of the sequence's first chunk
   dev::Storage<kKey.output_dtype>* output;  // for the sequence's first token, the block's columns
 };
-static_assert(!kKey.wgmma || sizeof(Plan) == plan_bytes(kKey));
+static_assert(!kKey.wgmma || producers(kKey) > 0 || sizeof(Plan) == plan_bytes(kKey));
 
 __device__ Plan& plan() {
   return *reinterpret_cast<Plan*>(shared + shared_bytes(kKey) - kept_bytes(kKey) +
@@ -134,12 +134,16 @@ constexpr bool kWrites = kTma && size_of(kKey.output_dtype) == 2;
 __device__ bool is_tail(const Unit& unit, int chunk) {
   return kTma && kKey.varlen && static_cast<int>(unit.sequence.tokens) < (chunk + 1) * kChunk;
 }
+// The same of a chunk with so many of the sequence's tokens from its first one on.
+__device__ bool is_tail(int left) { return kTma && kKey.varlen && left < kChunk; }
 
 // Has TMA bring the span's chunks, and take away each one's outputs when all warps have left
 // its stage, which the next copies then fill.  For one thread.
 class TmaCopier {
  public:
-  __device__ TmaCopier(const Unit& unit) : at_(plan()), span_(unit.span), role_(unit.role) {}
+  __device__ TmaCopier(const Unit& unit, const Plan& at)
+      : at_(at), span_(unit.span), role_(unit.role) {}
+  __device__ TmaCopier(const Unit& unit) : TmaCopier(unit, plan()) {}
 
   // The first chunks, to stages that nobody has used.
   __device__ void fill(const GdnPrefillScanParams& p) const {
@@ -159,12 +163,24 @@ class TmaCopier {
       if (kKey.context_parallel && stops_at(turn.stage) != 0) break;
       if (kWrites && chunk >= span_.begin && !is_tail(unit, chunk)) take_away(p, chunk, turn.stage);
       if (next >= span_.end) continue;
-      bring_keys(p, next, turn.stage);
-      if (kWrites) dev::wait_for_boxes_read();  // the values come where the outputs are
-      bring_values(p, next, turn.stage);
+      bring(p, next, turn.stage);
     }
     // Shared memory stays until all outputs have been read from it.
     if (kWrites) dev::wait_for_boxes_read();
+  }
+
+  // To a stage that all warps have left, and its outputs.
+  __device__ void bring(const GdnPrefillScanParams& p, int chunk, int to) const {
+    bring_keys(p, chunk, to);
+    if (kWrites) dev::wait_for_boxes_read();  // the values come where the outputs are
+    bring_values(p, chunk, to);
+  }
+  // The outputs of a chunk, from its stage.
+  __device__ void take_away(const GdnPrefillScanParams& p, int chunk, int from) const {
+    for_each_box_of_values([&](int column, int place) {
+      dev::write_box(p.o_map, at_.column + column, at_.head, token_of(chunk), at_.row,
+                     stage_at(from) + kValues + place);
+    });
   }
 
  private:
@@ -177,12 +193,6 @@ class TmaCopier {
     }
   }
 
-  __device__ void take_away(const GdnPrefillScanParams& p, int chunk, int from) const {
-    for_each_box_of_values([&](int column, int place) {
-      dev::write_box(p.o_map, at_.column + column, at_.head, token_of(chunk), at_.row,
-                     stage_at(from) + kValues + place);
-    });
-  }
   __device__ int token_of(int chunk) const { return at_.token + chunk * kChunk; }
   __device__ bool has_queries(int chunk) const { return !kKey.segments || chunk >= span_.begin; }
   __device__ bool has_values() const { return !kKey.segments || role_ != Role::kTransition; }
@@ -336,12 +346,29 @@ __device__ unsigned place_of_values(unsigned stage, int i) {
   return stage + first + kValues + SwizzledValues::at(16 * i, 0);
 }
 
+// The same by what the loop over units has kept of it: else the compiler would work it out at every
+// chunk.
+struct PlaceOfValues {
+  __device__ unsigned operator()(unsigned stage, int i) const { return place_of_values(stage, i); }
+};
+class KeptPlaceOfValues {
+ public:
+  __device__ KeptPlaceOfValues() : first_(place_of_values(0, 0)) {
+    asm volatile("" : "+r"(first_));
+  }
+  __device__ unsigned operator()(unsigned stage, int i) const {
+    return stage + first_ + SwizzledValues::at(16 * i, 0);
+  }
+
+ private:
+  unsigned first_;
+};
+
 // This warp's columns of the values of 16 tokens, transposed.
 template <DType kDType = kKey.dtype>
-__device__ dev::Tile<kDType> values_at(unsigned stage, int i) {
+__device__ dev::Tile<kDType> values_from(unsigned place) {
   dev::Tile<kDType> tile;
-  dev::load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1],
-                                place_of_values(stage, i));
+  dev::load_transposed_matrices(tile.x[0][0], tile.x[0][1], tile.x[1][0], tile.x[1][1], place);
   return tile;
 }
 
@@ -358,14 +385,14 @@ __device__ void multiply_lower(dev::Acc (&sums)[kTokens], const Tile (&x)[kToken
 }
 
 // Puts this warp's outputs where its values were.
-template <DType kOutput = kKey.output_dtype>
-__device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage) {
+template <DType kOutput = kKey.output_dtype, class Place>
+__device__ void stage_outputs(const dev::Acc (&o)[kTokens], unsigned stage, Place place) {
   if constexpr (size_of(kOutput) == 2) {
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const auto tile = dev::round_to<kOutput>(o[i]);
-      dev::store_transposed_matrices(place_of_values(stage, i), tile.x[0][0], tile.x[0][1],
-                                     tile.x[1][0], tile.x[1][1]);
+      dev::store_transposed_matrices(place(stage, i), tile.x[0][0], tile.x[0][1], tile.x[1][0],
+                                     tile.x[1][1]);
     }
   }
 }
@@ -388,9 +415,9 @@ __device__ float opaque_one() {
 
 // The chunk in stage `in`, which is at `stage`.  `at_first` and `at_last` are called while the
 // first products run and the last ones, `write` as soon as `o` has the outputs.
-template <bool kOutputs, class First, class Last, class Write>
+template <bool kOutputs, class Place, class First, class Last, class Write>
 __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
-                                   First at_first, Last at_last, Write write) {
+                                   Place place, First at_first, Last at_last, Write write) {
   const unsigned wy = factors_at(in) - kFactors;
   // K S, and Q S behind it.  S decays meanwhile: rounding it leaves room for that.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
@@ -423,7 +450,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   Factors k_in[kTokens];
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
-    given[i] = values_at(stage, i);
+    given[i] = values_from(place(stage, i));
     if constexpr (!kChannels) k_in[i] = Factors(wy, kWy.k_in, i);
   }
   dev::finish_products<0>(products);
@@ -491,14 +518,17 @@ __device__ void wait_for_rest(int next, int end, Turn turn) {
 
 // Carries the state through chunks first ... end - 1 of the unit's span, all of which have outputs
 // or none.  `checkpoint`: where the first one goes.  Returns the chunk behind the last one.
-template <bool kOutputs>
+//
+// `plan_at`: the unit's plan.
+template <bool kOutputs, class PlanAt, class Place = PlaceOfValues>
 __device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
-                                   int first, int end, Turn* turn, long long checkpoint) {
+                                   int first, int end, Turn* turn, long long checkpoint,
+                                   PlanAt plan_at, Place place = {}) {
   const bool even = output_rows_at(p, 4);
   const int tokens = static_cast<int>(unit.sequence.tokens);
   dev::Acc o[kTokens]{};
   const auto write_by_threads = [&](int token) {
-    Output(plan().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
+    Output(plan_at().output + token * p.o.stride.token + threadIdx.x / 32 * 16, even)
         .write_next(o, p.o.stride.token, tokens - token);
   };
   for (int chunk = first; chunk < end; ++chunk) {
@@ -526,9 +556,9 @@ __device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, 
     const auto at_last = [&] {
       if constexpr (!kTma) copy_by_threads(p, unit, chunk + kKey.stages - 1, turn->last());
     };
-    run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, at_first, at_last, [&] {
+    run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, place, at_first, at_last, [&] {
       if constexpr (kWrites) {
-        if (!has_tail) stage_outputs(o, stage_at(turn->stage));
+        if (!has_tail) stage_outputs(o, stage_at(turn->stage), place);
       } else {
         write_by_threads(token);
       }
@@ -550,29 +580,45 @@ __device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, 
   return end;
 }
 
+template <bool kOutputs>
+__device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
+                                   int first, int end, Turn* turn, long long checkpoint) {
+  return run_chunks_by_wgmma<kOutputs>(state, p, unit, first, end, turn, checkpoint,
+                                       []() -> Plan& { return plan(); });
+}
+
+// The barriers of the stages.  For one thread.
+__device__ void set_up_stages() {
+  for (int i = 0; i < kKey.stages; ++i) {
+    dev::set_up_barrier(filled_at(i), producers(kKey) > 0 ? 1 + 32 : 1);
+    dev::set_up_barrier(left_at(i), kComputing);
+    if (producers(kKey) > 0) {
+      dev::set_up_barrier(made_at(i), 2 * 32);
+      dev::set_up_barrier(values_at(i));
+    }
+  }
+}
+// Zeros above the diagonals of a stage's matrices.  For the threads that compute.
+__device__ void clear_above_diagonals(int stage) {
+  for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += kComputing * 16) {
+    dev::store_shared_zeros(stage_at(stage) + kWyAt + i);
+  }
+}
+
 // Sets up what a span's chunks need, and starts the first copies: these overlap with what the span
 // starts from.  For all threads; a template, so that keys without wgmma do not compile it.
 template <bool kWgmma = kKey.wgmma>
 __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit& unit) {
   if (threadIdx.x == 0) {
     plan() = plan_of(p, unit);
-    for (int i = 0; i < kKey.stages; ++i) {
-      dev::set_up_barrier(filled_at(i), producers(kKey) > 0 ? 1 + 32 : 1);
-      dev::set_up_barrier(left_at(i), kComputing);
-      if (producers(kKey) > 0) {
-        dev::set_up_barrier(made_at(i), 2 * 32);
-        dev::set_up_barrier(values_at(i));
-      }
-    }
+    set_up_stages();
   }
   if constexpr (kKey.context_parallel) {
     if (threadIdx.x < kKey.stages) stops_at(threadIdx.x) = 0;
   }
   // Above the diagonals, and for D the values.
   for (int stage = 0; computes() && stage < kKey.stages; ++stage) {
-    for (int i = threadIdx.x * 16; i < 2 * kMatrix; i += kComputing * 16) {
-      dev::store_shared_zeros(stage_at(stage) + kWyAt + i);
-    }
+    clear_above_diagonals(stage);
     if (kKey.segments && unit.role == Role::kTransition) {
       clear_rows<SwizzledValues, kChunk, kColumns * kSize / 16>(stage_at(stage) + kValues, 0);
     }
@@ -594,7 +640,7 @@ __device__ void prepare_span_by_wgmma(const GdnPrefillScanParams& p, const Unit&
 template <bool kWgmma = kKey.wgmma>
 __device__ void run_span_by_wgmma(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                   long long checkpoint) {
-  if (kTma && producers(kKey) == 0 && copies()) {
+  if (kTma && copies()) {
     if (dev::is_elected()) TmaCopier(unit).run(p, unit);
     __syncwarp();
     return;

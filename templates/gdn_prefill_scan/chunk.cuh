@@ -89,6 +89,10 @@ __device__ bool computes() { return kKey.threads_copy || threadIdx.x < kComputin
 __device__ bool makes() {
   return threadIdx.x >= kComputing && threadIdx.x < kComputing + producers(kKey) * 32;
 }
+// Behind the one that copies.
+__device__ bool plans() {
+  return producers(kKey) > 0 && threadIdx.x / 32 == kKey.warps + producers(kKey) + 1;
+}
 // The last warps.  NOTE: with one, beside a producer of T, all is 10 % slower.
 constexpr int kGateWarps = 2;
 __device__ bool keeps_gates() {
@@ -246,11 +250,14 @@ __device__ bool output_rows_at(const GdnPrefillScanParams& p, int bytes) {
 }
 
 // The same value for tokens first to end - 1 of the unit's row of the batch, this block's columns.
+// For all threads; with producers for a warp.
 __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, long long first,
                             long long end, float value) {
+  constexpr int kThreads = producers(kKey) > 0 ? 32 : threads(kKey);
+  const unsigned thread = producers(kKey) > 0 ? threadIdx.x % 32 : threadIdx.x;
   auto* rows =
       dev::row_at<kKey.output_dtype>(p.o, {unit.sequence.batch, 0, unit.h}) + unit.first_column;
-  for (long long i = threadIdx.x; i < (end - first) * kColumns; i += threads(kKey)) {
+  for (long long i = thread; i < (end - first) * kColumns; i += kThreads) {
     rows[(first + i / kColumns) * p.o.stride.token + i % kColumns] =
         dev::from_float<kKey.output_dtype>(value);
   }

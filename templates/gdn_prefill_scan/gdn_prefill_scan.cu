@@ -39,10 +39,7 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
   unit->h = static_cast<int>(blockIdx.x / kSlices % p.heads);
   unit->first_column = static_cast<int>(blockIdx.x % kSlices * kColumns);
   if constexpr (kKey.varlen) {
-    unit->n = producers(kKey) > 0
-                  ? dev::sequence_of_rank<kKey.cu_seqlens_dtype, threads(kKey)>(
-                        rank, p.cu_seqlens, p.sequences, p.tokens, reinterpret_cast<int*>(shared))
-                  : p.order[rank];
+    unit->n = p.order[rank];
     if (unit->n == dev::kMalformed) {
       // Every block fills its share of all tokens.
       fill_output(p, *unit, p.tokens * rank / p.sequences, p.tokens * (rank + 1) / p.sequences,
@@ -90,9 +87,10 @@ __device__ void run_step(const GdnPrefillScanParams& p, const Unit& unit, const 
 
 extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey))
     gdn_prefill_scan(const __grid_constant__ GdnPrefillScanParams p) {
+  dev::wait_for_previous_kernel();
+  if constexpr (producers(kKey) > 0) return run_all_units(p);
   Unit unit{};
   Segment segment{};
-  dev::wait_for_previous_kernel();
   if constexpr (kKey.segments) {
     if (kKey.context_parallel ? !take_step(p, &unit, &segment)
                               : !take_segment(p, &unit, &segment)) {
@@ -102,7 +100,6 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     segment = uniform(segment);
   } else {
     if (!take_sequence(p, &unit)) return;
-    if constexpr (producers(kKey) > 0) unit = uniform(unit);  // it follows from shared memory
   }
   const dev::Slots slots = dev::slots_of<kKey>(p.states, unit.n);
   const dev::CheckpointRows checkpoints =
@@ -121,10 +118,6 @@ extern "C" __global__ void __launch_bounds__(threads(kKey), resident_blocks(kKey
     keep(destination_of_sequence(p, unit, slots), unit, checkpoints);
   }
   if constexpr (kKey.wgmma) prepare_span_by_wgmma(p, unit);
-  if constexpr (producers(kKey) > 0) {
-    if (!computes()) return run_beside(p, unit);
-    take_registers();
-  }
   State state{};
   if constexpr (kKey.segments) {
     start_segment(state, p, unit, segment, slots);

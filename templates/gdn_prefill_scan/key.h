@@ -103,8 +103,16 @@ constexpr int producer_bytes(const GdnPrefillScanKey& key) {
          2 * (tiles * 16 * 16 * 4 + kInverseScratchBytes + norms * 6 * vector);
 }
 // Then what a block keeps from its start on, and has no registers for: with wgmma where its chunks
-// lie, its checkpoints at offsets, and where its last state goes.
-constexpr int plan_bytes(const GdnPrefillScanKey& key) { return key.wgmma ? 48 : 0; }
+// lie, its checkpoints at offsets, and where its last state goes.  With makes_wy a block goes
+// through many units (units.cuh), and keeps what it works on and what comes next, each with two
+// barriers, and the order of up to kMostRanked sequences.
+inline constexpr int kUnits = 8;
+inline constexpr int kWorkBytes = 144;
+inline constexpr int kMostRanked = 256;
+constexpr int plan_bytes(const GdnPrefillScanKey& key) {
+  if (key.makes_wy) return kUnits * (kWorkBytes + 16) + kMostRanked * 2;
+  return key.wgmma ? 48 : 0;
+}
 constexpr int offset_bytes(const GdnPrefillScanKey& key) {
   return key.checkpoints == gdn::Checkpoints::kAt ? 24 : 0;
 }

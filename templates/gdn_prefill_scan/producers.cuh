@@ -1,4 +1,4 @@
-// A warpgroup that makes the WY factors of a unit's chunks beside the warps that compute with them.
+// A warpgroup that makes the WY factors of units' chunks beside the warps that compute with them.
 // Part of gdn_prefill_scan.cu.
 //
 // It takes two chunks at a time.  Of each [K; Q] K^T is one product, whose rows lie with the warps;
@@ -9,6 +9,7 @@
 #include "common/chunk/make_wy.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
+#include "gdn_prefill_scan/units.cuh"
 
 namespace {
 
@@ -23,86 +24,95 @@ __device__ dev::GatesOfHead gates_at(int stage) {
 template <int kProducers = producers(kKey)>
 class GateKeeper {
  public:
-  __device__ GateKeeper(const GdnPrefillScanParams& p, const Unit& unit)
-      : p_(p),
-        of_all_(dev::gates_of_tokens<kKey>(p.gates, unit.h)),
-        tokens_(static_cast<int>(unit.sequence.tokens)) {}
+  __device__ explicit GateKeeper(const GdnPrefillScanParams& p) : p_(p) {}
 
-  __device__ void run(const Span& span) const {
-    const int mine = dev::uniform(static_cast<int>(threadIdx.x / 32)) % kGateWarps;
+  __device__ void run() const {
+    // Chunks of all units, counted through.
+    int mine = dev::uniform(static_cast<int>(threadIdx.x / 32)) % kGateWarps;
+    int first = 0;  // of the unit
     Turn turn;
     for (int i = 0; i < mine; ++i) turn.pass();
-    dev::GivenGates given = load(span.first + mine);
-    for (int chunk = span.first + mine; chunk < span.end; chunk += kGateWarps) {
-      const dev::GivenGates next = load(chunk + kGateWarps);
-      // The producers have read those of the chunk that was in the stage before.
-      if (chunk >= span.first + kKey.stages) {
-        dev::wait_for_phase(made_at(turn.stage), turn.parity ^ 1);
+    for (WorkTurn at; at.is_there(); at.leave()) {
+      const Work& work = at.work();
+      const int end = first + work.unit.span.end;
+      if (mine < end) {
+        const dev::GatesOfTokens of_all = dev::gates_of_tokens<kKey>(p_.gates, work.unit.h);
+        dev::GivenGates given = load(work, mine - first);
+        for (; mine < end; mine += kGateWarps) {
+          const dev::GivenGates next = load(work, mine - first + kGateWarps);
+          // The producers have read those of the chunk that was in the stage before.
+          if (mine >= kKey.stages) dev::wait_for_phase(made_at(turn.stage), turn.parity ^ 1);
+          const dev::GivenGates of_lane[1] = {given};
+          dev::store_gates<kKey, kChunk>(gates_at(turn.stage), of_all, of_lane,
+                                         tokens_of(work) - (mine - first) * kChunk);
+          dev::come_to(filled_at(turn.stage));  // each lane, behind its writing
+          given = next;
+          for (int i = 0; i < kGateWarps; ++i) turn.pass();
+        }
       }
-      const dev::GivenGates of_lane[1] = {given};
-      dev::store_gates<kKey, kChunk>(gates_at(turn.stage), of_all_, of_lane,
-                                     tokens_ - chunk * kChunk);
-      dev::come_to(filled_at(turn.stage));  // each lane, behind its writing
-      given = next;
-      for (int i = 0; i < kGateWarps; ++i) turn.pass();
+      first = end;
     }
   }
 
  private:
+  static __device__ int tokens_of(const Work& work) {
+    return static_cast<int>(work.unit.sequence.tokens);
+  }
+
   // Of this lane's token.
-  __device__ dev::GivenGates load(int chunk) const {
+  __device__ dev::GivenGates load(const Work& work, int chunk) const {
     const int token = chunk * kChunk + static_cast<int>(threadIdx.x % 32);
-    if (token >= tokens_) return {};
-    const Plan& at = plan();
+    if (token >= tokens_of(work)) return {};
+    const Plan& at = work.plan;
     return dev::load_gates<kKey>(p_.gates, TokenStrides::At{at.row, at.token + token, at.head});
   }
 
   const GdnPrefillScanParams& p_;
-  dev::GatesOfTokens of_all_;
-  int tokens_;  // of the sequence
 };
 
 // For the producers.
 template <int kProducers = producers(kKey)>
 class Producers {
  public:
-  __device__ Producers(const GdnPrefillScanParams& p, const Unit& unit)
-      : scale_(p.scale),
-        tokens_(static_cast<int>(unit.sequence.tokens)),
-        warp_(dev::uniform(static_cast<int>(threadIdx.x / 32)) - kKey.warps) {}
+  __device__ explicit Producers(const GdnPrefillScanParams& p)
+      : scale_(p.scale), warp_(dev::uniform(static_cast<int>(threadIdx.x / 32)) - kKey.warps) {}
 
-  __device__ void run(const Unit& unit) const {
-    const Span& span = unit.span;
-    const int mine = warp_ % 2;  // of two chunks
+  __device__ void run() const {
+    const int number = warp_ % 2;  // of two chunks
     const bool inverts = warp_ < 2;
     Turn turn;  // of the first of the two chunks
-    for (int chunk = span.first; chunk < span.end; chunk += 2) {
-      Turn second = turn;
-      // Of an odd chunk the product is there twice.
-      if (chunk + 1 < span.end) second.pass();
-      Products products[2];
-      multiply(products, unit, chunk, turn, second);
+    for (WorkTurn at; at.is_there();) {
+      const int tokens = dev::uniform(static_cast<int>(at.work().unit.sequence.tokens));
+      at.leave();
+      for (int left = tokens; left > 0; left -= 2 * kChunk) {
+        Turn second = turn;
+        // Of an odd chunk the product is there twice.
+        if (left > kChunk) second.pass();
+        Products products[2];
+        multiply(products, left, turn, second);
 #pragma unroll
-      for (int i = 0; i < 2; ++i) store_tiles(products[i], i);
-      // Orders the tiles before their reading.
-      sync_producers();
-      const int stage = mine == 0 ? turn.stage : second.stage;
-      const unsigned parity = mine == 0 ? turn.parity : second.parity;
-      if (chunk + mine < span.end) {
-        if (inverts) {
-          make_t(stage);
-        } else {
-          make_attention(chunk + mine, stage);
-          if (is_tail(unit, chunk + mine)) clear_values(chunk + mine, stage, parity);
+        for (int i = 0; i < 2; ++i) store_tiles(products[i], i);
+        // Orders the tiles before their reading.
+        sync_producers();
+        const int stage = number == 0 ? turn.stage : second.stage;
+        const unsigned parity = number == 0 ? turn.parity : second.parity;
+        const int mine = left - number * kChunk;
+        if (mine > 0) {
+          if (inverts) {
+            make_t(stage);
+          } else {
+            make_attention(mine, stage);
+            if (is_tail(mine)) clear_values(mine, stage, parity);
+          }
+          // The WY factors, and zeros, before the products with them, and the rows' reading before
+          // the next copies.
+          dev::show_to_tma();
+          // Each lane, behind its own.
+          dev::come_to(made_at(stage));
         }
-        // The WY factors, and zeros, before the products with them, and the rows' reading before
-        // the next copies.
-        dev::show_to_tma();
-        // Each lane, behind its own.
-        dev::come_to(made_at(stage));
+        turn = second;
+        turn.pass();
       }
-      turn.pass();
-      turn.pass();
     }
   }
 
@@ -138,14 +148,15 @@ class Producers {
 
   // Waits for two chunks, and multiplies.  Products that ran while WY factors are made would be
   // slower: the warps' other products wait for them.
-  __device__ void multiply(Products (&products)[2], const Unit& unit, int chunk, const Turn& first,
+  __device__ void multiply(Products (&products)[2], int left, const Turn& first,
                            const Turn& second) const {
     dev::wait_for_phase(filled_at(first.stage), first.parity);
     dev::wait_for_phase(filled_at(second.stage), second.parity);
-    const int tail = is_tail(unit, chunk) ? chunk : chunk + 1;
-    if (tail < unit.span.end && is_tail(unit, tail)) {
-      clear_keys_from<kProducers * 32>(stage_at(tail == chunk ? first.stage : second.stage),
-                                       tokens_ - tail * kChunk);
+    // Of the sequence's last chunk, which is one of these.
+    const int behind = left <= kChunk ? left : left - kChunk;
+    if (is_tail(behind)) {
+      clear_keys_from<kProducers * 32>(stage_at(left <= kChunk ? first.stage : second.stage),
+                                       behind);
       dev::show_to_tma();
     }
     // Orders zeros before the product, and what was read for the last two chunks before what is
@@ -217,7 +228,7 @@ class Producers {
   }
 
   // P, and what the WY factors have beside matrices.
-  __device__ void make_attention(int chunk, int stage) const {
+  __device__ void make_attention(int left, int stage) const {
     const int mine = warp_ - 2;
     const dev::GatesOfHead gates = gates_at(stage);
     const int i = threadIdx.x % 32;
@@ -231,7 +242,6 @@ class Producers {
       __syncwarp();
       columns = vector(mine, 5);
     }
-    const int left = tokens_ - chunk * kChunk;
     const int last = (left < kChunk ? left : kChunk) - 1;
     const dev::TokenFactors factors(gates.sums[i], gates.sums[last]);
     char* const to = reinterpret_cast<char*>(shared) + factors_place(stage);
@@ -265,25 +275,55 @@ class Producers {
   }
 
   // With one warp.
-  __device__ void clear_values(int chunk, int stage, unsigned parity) const {
+  static __device__ void clear_values(int left, int stage, unsigned parity) {
     dev::wait_for_phase(values_at(stage), parity);
-    clear_values_from<32>(stage_at(stage), tokens_ - chunk * kChunk);
+    clear_values_from<32>(stage_at(stage), left);
   }
 
   float scale_;
-  int tokens_;  // of the sequence
-  int warp_;    // of the producers
+  int warp_;  // of the producers
 };
 
-// What warps do beside those that compute.  Four warpgroups start with 128 registers for each
+// Each warp its part of the block's units.  Four warpgroups start with 128 registers for each
 // thread; those that compute take what the one that copies leaves.
-template <bool kMakes = (producers(kKey) > 0)>
-__device__ void run_beside(const GdnPrefillScanParams& p, const Unit& unit) {
-  if (makes()) return Producers<>(p, unit).run(unit);
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-  if (copies() && dev::is_elected()) TmaCopier(unit).run(p, unit);
-  if (keeps_gates()) GateKeeper<>(p, unit).run(unit.span);
+template <int kProducers = producers(kKey)>
+__device__ void share_units(const GdnPrefillScanParams& p) {
+  if (makes()) return Producers<>(p).run();
+  if (computes()) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 168;");
+    return run_units(p);
+  }
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 48;");
+  if (copies() && dev::is_elected()) UnitsCopier<>(p).run();
+  if (plans()) Planner<>(p).run();
+  if (keeps_gates()) GateKeeper<>(p).run();
 }
-__device__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 168;"); }
+
+// What the block does.
+template <int kProducers = producers(kKey)>
+__device__ void run_all_units(const GdnPrefillScanParams& p) {
+  if constexpr (kKey.varlen) {
+    // The stages are not in use yet.
+    if (!dev::rank_sequences<kKey.cu_seqlens_dtype, threads(kKey), kMostRanked>(
+            p.cu_seqlens, p.sequences, p.tokens, order_of_sequences(),
+            reinterpret_cast<int*>(shared))) {
+      return fill_shares(p);
+    }
+  }
+  // Orders the reading of lengths before the stages' first contents.
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    set_up_stages();
+    for (int place = 0; place < kUnits; ++place) {
+      dev::set_up_barrier(planned_at(place));
+      dev::set_up_barrier(done_at(place), kReaders);
+    }
+  }
+  for (int stage = 0; computes() && stage < kKey.stages; ++stage) clear_above_diagonals(stage);
+  dev::show_to_tma();
+  // Orders these, and the order of sequences, before all else.
+  __syncthreads();
+  share_units(p);
+}
 
 }  // namespace

@@ -124,39 +124,16 @@ TEST_CASE("GdnPrefillSegments.MoreThan32Segments", "[gpu][prefill][big][slow]") 
   }
 }
 
-// From threads with data of their own, so that launches meet on the device in many ways.
-void expect_same_bits(PrefillProblem problem, const CaseShape& shape, int threads, int launches) {
+void run_same_bits(PrefillProblem problem, const CaseShape& shape, int threads, int launches) {
   problem.inputs.use_qk_l2norm = true;
-  const gdn::Prefill prefill = prepare(problem, {size_of(shape)});
-  std::vector<std::unique_ptr<PrefillCase>> cases;
-  std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
-  for (int t = 0; t < threads; ++t) {
-    const PrefillCase& c = *cases.emplace_back(
-        std::make_unique<PrefillCase>(problem, shape, CaseOptions{.seed = seed()}));
-    sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
-  }
-  const GdnMemory first = run(*cases[0], prefill);
-  std::vector<std::string> wrong(sessions.size());  // with the last launch that was
-  const std::vector<int> failures =
-      failures_in_threads(threads, launches / threads, [&](std::size_t t) {
-        cases[t]->upload();
-        Status status = sessions[t]->launch(cases[t]->args());
-        if (status.ok()) status = sessions[t]->stream().synchronize();
-        const std::string found = status.ok() ? first_difference(cases[t]->download(), first)
-                                              : std::string(status.message());
-        if (!found.empty()) wrong[t] = found;
-        return found.empty();
-      });
-  CHECK(wrong == std::vector<std::string>(wrong.size()));
-  CHECK(failures == std::vector<int>(failures.size()));
-  for (const auto& session : sessions) session->finish();  // guard bands
+  expect_same_bits(problem, prepare(problem, {size_of(shape)}), shape, threads, launches);
 }
 
 TEST_CASE("GdnPrefillSegments.SameBitsEveryTime", "[gpu][prefill]") {
-  expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
+  run_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 2, 500);
 }
 TEST_CASE("GdnPrefillSegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
-  expect_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
+  run_same_bits(segments_varlen(), {.lengths = {1000, 64, 333}}, 8, 100000);
 }
 
 // The same in one piece: copies, records and products meet in many ways there too.
@@ -164,20 +141,20 @@ TEST_CASE("GdnPrefillVarlen.SameBitsInAHundredThousandLaunches", "[gpu][prefill]
   PrefillProblem problem = small_varlen();
   problem.key_dim = problem.value_dim = 128;
   problem.segments = Segments::kNever;
-  expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
+  run_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 
 // With a decay for each channel, whose WY factors TMA brings as rows.
 TEST_CASE("ChannelDecaySegments.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = with_channels(segments_varlen());
   problem.key_dim = problem.value_dim = 128;
-  expect_same_bits(problem, {.lengths = {300, 64, 133}}, 8, 100000);
+  run_same_bits(problem, {.lengths = {300, 64, 133}}, 8, 100000);
 }
 TEST_CASE("ChannelDecayPrefill.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = with_channels(small_varlen());
   problem.key_dim = problem.value_dim = 128;
   problem.segments = Segments::kNever;
-  expect_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
+  run_same_bits(problem, {.lengths = {300, 1, 70}}, 8, 100000);
 }
 
 // In the three launches of a prefill on ranks.
@@ -188,10 +165,10 @@ PrefillProblem on_ranks(PrefillProblem problem) {
   return problem;
 }
 TEST_CASE("GdnPrefillRanks.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
-  expect_same_bits(on_ranks(small_varlen()), {.lengths = {300, 64, 133}}, 8, 100000);
+  run_same_bits(on_ranks(small_varlen()), {.lengths = {300, 64, 133}}, 8, 100000);
 }
 TEST_CASE("ChannelDecayRanks.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
-  expect_same_bits(on_ranks(with_channels(small_varlen())), {.lengths = {300, 64, 133}}, 8, 100000);
+  run_same_bits(on_ranks(with_channels(small_varlen())), {.lengths = {300, 64, 133}}, 8, 100000);
 }
 
 }  // namespace

@@ -307,4 +307,32 @@ void expect_all_confined(const MakeCase& make, const Operator& prepared, std::in
   }
 }
 
+// Every launch leaves the same bits.  From threads with data of their own, so that launches meet on
+// the device in many ways.
+inline void expect_same_bits(const gdn::PrefillProblem& problem, const gdn::Prefill& prefill,
+                             const CaseShape& shape, int threads, int launches) {
+  std::vector<std::unique_ptr<PrefillCase>> cases;
+  std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
+  for (int t = 0; t < threads; ++t) {
+    const PrefillCase& c = *cases.emplace_back(
+        std::make_unique<PrefillCase>(problem, shape, CaseOptions{.seed = seed()}));
+    sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
+  }
+  const GdnMemory first = run(*cases[0], prefill);
+  std::vector<std::string> wrong(sessions.size());  // with the last launch that was
+  const std::vector<int> failures =
+      failures_in_threads(threads, launches / threads, [&](std::size_t t) {
+        cases[t]->upload();
+        Status status = sessions[t]->launch(cases[t]->args());
+        if (status.ok()) status = sessions[t]->stream().synchronize();
+        const std::string found = status.ok() ? first_difference(cases[t]->download(), first)
+                                              : std::string(status.message());
+        if (!found.empty()) wrong[t] = found;
+        return found.empty();
+      });
+  CHECK(wrong == std::vector<std::string>(wrong.size()));
+  CHECK(failures == std::vector<int>(failures.size()));
+  for (const auto& session : sessions) session->finish();  // guard bands
+}
+
 }  // namespace cubinery::test

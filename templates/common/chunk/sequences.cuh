@@ -83,34 +83,28 @@ __device__ void rank_sequence(int n, const StridedVector& cu_seqlens, int sequen
   if (threadIdx.x == 0) order[malformed ? n : *scratch] = malformed ? kMalformed : n;
 }
 
-// The n that rank_sequence() would write to order[rank], or kMalformed; but above kMostRanked
-// sequences keep their order.  Called by all threads of a block; `scratch` is kMostRanked + 1
-// numbers in shared memory.
-inline constexpr int kMostRanked = 128;
-
-template <DType kIndex, int kThreads>
-__device__ int sequence_of_rank(int rank, const StridedVector& cu_seqlens, int sequences,
-                                long long tokens, int* scratch) {
-  bool malformed = for_each_length<kIndex, kThreads>(cu_seqlens, sequences, tokens,
-                                                     [&](int j, long long length) {
-                                                       if (j < kMostRanked)
-                                                         scratch[j] = static_cast<int>(length);
-                                                     });
+// Writes to order[] what rank_sequence() would for all n, if there are at most kMost sequences.
+// False: cu_seqlens is malformed.  Called by all threads of a block, of which no one reads order[]
+// before their next barrier; order[kMost] and `lengths`, kMost numbers, are in shared memory.
+template <DType kIndex, int kThreads, int kMost>
+__device__ bool rank_sequences(const StridedVector& cu_seqlens, int sequences, long long tokens,
+                               short* order, int* lengths) {
+  const bool malformed = for_each_length<kIndex, kThreads>(
+      cu_seqlens, sequences, tokens, [&](int j, long long length) {
+        if (j < kMost) lengths[j] = static_cast<int>(length);
+      });
   // Asks all threads, and orders the lengths before their reading.
-  malformed = __syncthreads_or(malformed);
-  if (malformed) return kMalformed;
-  if (sequences > kMostRanked) return rank;
-  int* const found = scratch + kMostRanked;
+  if (__syncthreads_or(malformed)) return false;
+  if (sequences > kMost) return true;
   for (int n = threadIdx.x; n < sequences; n += kThreads) {
+    const int mine = lengths[n];
     int before = 0;
     for (int j = 0; j < sequences; ++j) {
-      before += scratch[j] > scratch[n] || (scratch[j] == scratch[n] && j < n);
+      before += lengths[j] > mine || (lengths[j] == mine && j < n);
     }
-    if (before == rank) *found = n;
+    order[before] = static_cast<short>(n);
   }
-  // Orders the number before its reading.
-  __syncthreads();
-  return *found;
+  return true;
 }
 
 }  // namespace cubinery::dev
