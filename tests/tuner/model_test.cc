@@ -159,6 +159,31 @@ TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
   }
 }
 
+// Of many short sequences, 16 key and 32 value heads: what they take on an H200.
+TEST_CASE("BlocksThatGoThroughShortSequencesStartOnce", "[cpu]") {
+  struct Measured {
+    std::int64_t sequences, length;
+    double us;
+  };
+  const GdnPrefillScanKey scan{
+      .varlen = true, .wgmma = true, .makes_wy = true, .warps = 8, .stages = 6};
+  for (const auto& [sequences, length, us] :
+       {Measured{32, 64, 65.3}, Measured{32, 256, 117.2}, Measured{128, 128, 270.4},
+        Measured{256, 16, 353.7}, Measured{64, 4, 99.3}}) {
+    INFO(sequences << " x " << length);
+    CHECK(gdn::blocks_stay(scan, sequences * length, sequences));
+    const gdn::PrefillLoad load{.sequences = sequences,
+                                .length = length,
+                                .longest = length,
+                                .heads = 32,
+                                .shared_heads = 2};
+    CHECK(std::abs(std::log2(gdn::prefill_us({}, scan, load, kH200) / us)) < 0.15);
+  }
+  CHECK(gdn::blocks_stay(scan, 8 * 767, 8));
+  CHECK_FALSE(gdn::blocks_stay(scan, 8 * 768, 8));
+  CHECK_FALSE(gdn::blocks_stay({.varlen = true, .wgmma = true}, 8, 8));
+}
+
 TEST_CASE("HeadsShareABlockWhereEveryMultiprocessorKeepsOne", "[cpu]") {
   CHECK(gdn::heads_per_block(8, 32, 2, 132) == 1);
   CHECK(gdn::heads_per_block(9, 32, 2, 132) == 2);

@@ -175,7 +175,8 @@ double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Targ
   const double bytes =
       static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads * row;
   const double states = static_cast<double>(load.sequences) * load.heads * state_bytes(key);
-  const double waves = ceil_div(blocks, places);
+  const bool stay = blocks_stay(key, load.sequences * load.length, load.sequences);
+  const double waves = stay ? 1 : ceil_div(blocks, places);
   return waves * kScanBlockUs + states / copy_rate(target) +
          std::max({work, tail, bytes / copy_rate(target)});
 }
@@ -215,6 +216,11 @@ int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_coun
   int most = shared_heads;
   while (shared_heads % most != 0 || (most > 1 && slots * (heads / most) < sm_count)) --most;
   return most;
+}
+
+bool blocks_stay(const GdnPrefillScanKey& scan, std::int64_t tokens, std::int64_t sequences) {
+  constexpr std::int64_t kChunks = 24;  // of a sequence
+  return scan.makes_wy && tokens < sequences * kChunks * scan.chunk_size;
 }
 
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,

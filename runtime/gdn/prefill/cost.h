@@ -25,6 +25,11 @@ struct PrefillLoad {
 // multiprocessor.
 int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_count);
 
+// Whether the scan's blocks, as many as multiprocessors at most, each go from one sequence and head
+// to the next: where it makes its WY factors and sequences are short.  A block's start takes as
+// long as five chunks.  Else each has a block, and starts where another one has ended.
+bool blocks_stay(const GdnPrefillScanKey& scan, std::int64_t tokens, std::int64_t sequences);
+
 // Microseconds of one prefill launch: of both kernels, behind each other.
 double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
                   const PrefillLoad& load, const Target& target);

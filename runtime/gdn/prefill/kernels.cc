@@ -294,21 +294,13 @@ class KernelsRunner final : public PrefillRunner {
                std::int64_t{outputs} * params.segments.chains;
     }
     blocks *= problem_.heads.count();
-    if (keys_.scan.makes_wy && &scan == &scan_ && are_short(params)) {
+    const std::int64_t rows = problem_.varlen ? 1 : params.sequences;
+    if (&scan == &scan_ && blocks_stay(keys_.scan, params.tokens * rows, params.sequences)) {
       blocks = std::min<std::int64_t>(blocks, std::max(sm_count_, 1));
     }
     return scan.launch(stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl},
                        params);
   }
-
-  // Whether it is worth a block's while to go from one sequence to another instead of leaving them
-  // to other blocks, which start as others end: the start of a block takes as long as 5 chunks.
-  bool are_short(const GdnPrefillScanParams& params) const {
-    const std::int64_t sequences = params.sequences;
-    const std::int64_t tokens = problem_.varlen ? params.tokens : params.tokens * sequences;
-    return tokens < sequences * kShortChunks * chunk_size();
-  }
-  static constexpr std::int64_t kShortChunks = 24;
 
   PrefillProblem problem_;
   PrefillKernels keys_;
