@@ -52,6 +52,7 @@ __device__ unsigned values_at(int stage) {
 
 // Whose turn it is.
 struct Turn {
+  static constexpr int kPlaces = kKey.stages;
   int stage = 0;
   unsigned parity = 0;  // of the phase of the stage's barriers
 

@@ -9,8 +9,9 @@
 // accumulators from the first chunk to the last and every product takes its left operand from the
 // registers that the one before it left (common/tile/tile.cuh).  Warps share K, Q and the WY
 // factors in shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper;
-// producers.cuh makes WY factors beside them, so that no first kernel is needed; segments.cuh cuts
-// long sequences, segment.cuh and carry.cuh have what it needs.
+// producers.cuh makes WY factors beside them, so that no first kernel is needed, and units.cuh has
+// such a block go through many sequences and heads; segments.cuh cuts long sequences, segment.cuh
+// and carry.cuh have what it needs.
 #include "common/checkpoints.cuh"
 #include "common/launch.cuh"
 #include "common/slots.cuh"

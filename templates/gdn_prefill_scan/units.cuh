@@ -218,7 +218,7 @@ class UnitsCopier {
   __device__ explicit UnitsCopier(const GdnPrefillScanParams& p) : p_(p) {}
 
   __device__ void run() {
-    int free = kKey.stages;
+    int free = Turn::kPlaces;
     bring(&free);
     Turn turn;
     for (WorkTurn leaving; leaving.is_there(); leaving.leave()) {
