@@ -129,9 +129,12 @@ class KernelsRunner final : public PrefillRunner {
       params.scan.scale = params.chunks.scale;
     }
     if (problem_.context_parallel) return launch_steps(scan, stream, args, slots, &params);
-    if (slots == 0 || makes_wy) {
-      return launch_scan(scan, stream, args.enable_pdl, params.scan);
+    if (makes_wy) {
+      const bool stay = blocks_stay(keys_.scan, extent.all_tokens(), extent.sequences);
+      return launch_scan(scan, stream, args.enable_pdl, params.scan,
+                         stay ? std::max(sm_count_, 1) : kMost);
     }
+    if (slots == 0) return launch_scan(scan, stream, args.enable_pdl, params.scan);
     CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.enable_pdl, slots, params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
@@ -274,8 +277,9 @@ class KernelsRunner final : public PrefillRunner {
         stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, params);
   }
 
+  // `most`: blocks.
   Status launch_scan(const Kernel& scan, Stream stream, bool enable_pdl,
-                     const GdnPrefillScanParams& params) const {
+                     const GdnPrefillScanParams& params, std::int64_t most = kMost) const {
     const int columns = 16 * keys_.scan.warps;
     const int outputs = keys_.scan.value_dim / columns;
     std::int64_t blocks = outputs * std::int64_t{params.sequences};
@@ -293,11 +297,7 @@ class KernelsRunner final : public PrefillRunner {
       blocks = std::int64_t{2 * outputs + transitions} * params.segments.slots +
                std::int64_t{outputs} * params.segments.chains;
     }
-    blocks *= problem_.heads.count();
-    const std::int64_t rows = problem_.varlen ? 1 : params.sequences;
-    if (&scan == &scan_ && blocks_stay(keys_.scan, params.tokens * rows, params.sequences)) {
-      blocks = std::min<std::int64_t>(blocks, std::max(sm_count_, 1));
-    }
+    blocks = std::min(blocks * problem_.heads.count(), most);
     return scan.launch(stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl},
                        params);
   }
