@@ -356,9 +356,13 @@ _CONVS = [
 ]
 
 
+def _read(name: str) -> Any:
+    """A file that cubinery_bench reads, too."""
+    return json.loads((Path(__file__).parents[1] / name).read_text())
+
+
 def _listed(name: str) -> list[dict[str, Any]]:
-    """Rows that cubinery_bench reads, too."""
-    rows: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / name).read_text())["rows"]
+    rows: list[dict[str, Any]] = _read(name)["rows"]
     return rows
 
 
@@ -376,9 +380,10 @@ def _published(gates: str | None) -> list[Row]:
 
 
 def _serving(gates: str | None) -> list[Row]:
+    _, heads_axis = _read("rows.json")["gdn_prefill"]["sets"]["serving"]["axes"]
     return [
-        PrefillRow(*heads, tuple(line["seqlens"]), gates or "qwen")
-        for heads in ((16, 32), (4, 8))
+        PrefillRow(heads["qk_heads"], heads["v_heads"], tuple(line["seqlens"]), gates or "qwen")
+        for heads in heads_axis
         for line in _listed("serving_rows.json")
     ]
 
