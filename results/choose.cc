@@ -170,10 +170,15 @@ Ladder::Ladder(Wanted wanted, Results results)
     if (known != asked.end()) return known->second;
     return asked.emplace_back(&values, wanted_.usable(values)).second;
   };
+  // Neighbours are mostly for one problem: it is asked for once.
+  const std::string* before = nullptr;
+  Wanted::Match match{};
   for (const TuningResult& result : *results_) {
     const Setting& setting = result.setting;
     if (setting.op != wanted_.op) continue;
-    const std::optional<Kin> kin = kin_of(setting);
+    if (before == nullptr || *before != setting.problem) match = wanted_.match(setting.problem);
+    before = &setting.problem;
+    const std::optional<Kin> kin = kin_of(setting.gpu, match);
     if (!kin) continue;
     if (!is_usable(decision_of(result).configuration)) {
       count("of configurations that cannot be used here");
@@ -190,10 +195,10 @@ Ladder::Ladder(Wanted wanted, Results results)
   drop_repeated();
 }
 
-std::optional<Ladder::Kin> Ladder::kin_of(const Setting& setting) const {
-  if (setting.gpu.arch != wanted_.gpu.arch) return std::nullopt;
-  const bool here = setting.gpu.is_same(wanted_.gpu);
-  switch (wanted_.match(setting.problem)) {
+std::optional<Ladder::Kin> Ladder::kin_of(const GpuIdentity& gpu, Wanted::Match match) const {
+  if (gpu.arch != wanted_.gpu.arch) return std::nullopt;
+  const bool here = gpu.is_same(wanted_.gpu);
+  switch (match) {
     case Wanted::Match::kSame:
       return here ? Kin::kOwn : Kin::kOtherGpu;
     case Wanted::Match::kOutline:
@@ -300,7 +305,8 @@ std::optional<Ladder::Nearest> Ladder::nearest(Step step, const Point& point) co
                     : step.kin == Kin::kOwn     ? Rung::kNearestShape
                     : step.kin == Kin::kSimilar ? Rung::kSimilarProblem
                                                 : Rung::kSameArch;
-  return Nearest{best->result, rung, least < kRounding, among};
+  const bool is_similar = step.kin == Kin::kSimilar || step.kin == Kin::kOtherGpuSimilar;
+  return Nearest{best->result, rung, least < kRounding, is_similar, among};
 }
 
 std::optional<Ladder::Nearest> Ladder::nearest(const Shape& features) const {
@@ -330,9 +336,9 @@ std::string Ladder::why(const Nearest& nearest) const {
     text += " with NVRTC " + setting.nvrtc;
   }
   text += " for " + to_text(setting.features);
-  const std::string& ours = wanted_.problem;
-  if (wanted_.match(setting.problem) != Wanted::Match::kSame) {
-    text += fmt::format(" of a similar problem ({})", differing_fields(setting.problem, ours));
+  if (nearest.is_similar) {
+    text += fmt::format(" of a similar problem ({})",
+                        differing_fields(setting.problem, wanted_.problem));
   }
   text += gain(result, decision_of(result));
   if (!nearest.is_here) {

@@ -68,8 +68,9 @@ class Ladder {
   struct Nearest {
     const TuningResult* result = nullptr;  // of this object's
     Rung rung = Rung::kDefault;
-    bool is_here = false;   // the shape itself, or its bucket
-    std::size_t among = 0;  // results that were as good but for their shape
+    bool is_here = false;     // the shape itself, or its bucket
+    bool is_similar = false;  // of a problem that differs in some fields
+    std::size_t among = 0;    // results that were as good but for their shape
     bool operator==(const Nearest&) const = default;
   };
   // The ladder for one shape.  nullopt: none comes near; why_none() says why.
@@ -114,7 +115,7 @@ class Ladder {
     Point point;  // of its features, as large for our GPU as they were for its own
   };
 
-  std::optional<Kin> kin_of(const Setting& setting) const;
+  std::optional<Kin> kin_of(const GpuIdentity& gpu, Wanted::Match match) const;
   std::optional<std::string> stale(const TuningResult& result) const;
   Decision decision_of(const TuningResult& result) const {
     return cubinery::decision_of(result, wanted_.batch_invariant);
