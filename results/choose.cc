@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <tuple>
 #include <utility>
 
 #include "results/shape.h"
@@ -193,6 +192,7 @@ Ladder::Ladder(Wanted wanted, Results results)
                    [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
   if (wanted_.batch_invariant) keep_agreeing();
   drop_repeated();
+  make_steps();
 }
 
 std::optional<Ladder::Kin> Ladder::kin_of(const GpuIdentity& gpu, Wanted::Match match) const {
@@ -247,75 +247,109 @@ void Ladder::drop_repeated() {
 }
 
 Ladder::Point Ladder::point_of(const Shape& features, double per_sm) {
-  std::vector<std::pair<bool, const ShapeSize*>> sorted;  // whether it does not scale
-  sorted.reserve(features.size());
-  for (const ShapeSize& size : features) {
-    sorted.emplace_back(
-        std::find(std::begin(kPerSm), std::end(kPerSm), size.name) == std::end(kPerSm), &size);
-  }
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return std::tie(a.first, a.second->name) < std::tie(b.first, b.second->name);
-  });
   Point point;
-  point.sizes.reserve(sorted.size());
-  for (const auto& [is_plain, size] : sorted) {
-    point.names.append(size->name).append(";");
-    point.sizes.push_back(
-        {.log = std::log2(static_cast<double>(size->value)) + (is_plain ? 0 : per_sm),
-         .weight = is_plain ? 1 : kWorkWeight,
-         .bucket = nearest_log2(size->value)});
+  point.reserve(features.size());
+  for (const ShapeSize& size : features) {
+    const bool is_per_sm =
+        std::find(std::begin(kPerSm), std::end(kPerSm), size.name) != std::end(kPerSm);
+    point.push_back({.name = size.name,
+                     .log = std::log2(static_cast<double>(size.value)) + (is_per_sm ? per_sm : 0),
+                     .weight = is_per_sm ? kWorkWeight : 1,
+                     .bucket = nearest_log2(size.value)});
   }
+  std::sort(point.begin(), point.end(), [](const Coordinate& a, const Coordinate& b) {
+    return a.weight != b.weight ? a.weight > b.weight : a.name < b.name;
+  });
   return point;
 }
 
-std::optional<Ladder::Nearest> Ladder::nearest(Step step, const Point& point) const {
-  const Ranked* best = nullptr;
-  double least = 0;
-  bool is_exact = false;
-  std::size_t among = 0;
+void Ladder::make_steps() {
   for (const Ranked& ranked : ranked_) {
-    if (ranked.step != step) continue;
-    ++among;
-    if (ranked.point.sizes.size() != point.sizes.size()) continue;
-    double away = 0;
-    double weighted = 0;
-    bool is_here = step.kin == Kin::kOwn;  // in the same bucket, as far as we got
-    const auto is_farther = [&] { return best != nullptr && weighted > least - kRounding; };
-    for (std::size_t i = 0; i < point.sizes.size() && (is_here || !is_farther()); ++i) {
-      const Coordinate& ours = point.sizes[i];
-      const Coordinate& theirs = ranked.point.sizes[i];
-      const double size_away = std::abs(ours.log - theirs.log);
-      away += size_away;
-      if (away > kMaxDistance + kRounding) break;
-      weighted += ours.weight * size_away;
-      is_here = is_here && ours.bucket == theirs.bucket;
-    }
-    if (is_here) weighted = 0;
-    // Names come last: to compare them takes the most time.
-    if (away > kMaxDistance + kRounding || is_farther() || ranked.point.names != point.names) {
-      continue;
-    }
-    best = &ranked;
-    least = weighted;
-    is_exact = is_here;
+    if (steps_.empty() || steps_.back().step != ranked.step) steps_.push_back({ranked.step, {}});
+    steps_.back().results.push_back(&ranked);
   }
-  if (best == nullptr) return std::nullopt;
-  const Rung rung = step.is_stale               ? Rung::kStale
-                    : is_exact                  ? Rung::kExact
-                    : step.kin == Kin::kOwn     ? Rung::kNearestShape
-                    : step.kin == Kin::kSimilar ? Rung::kSimilarProblem
-                                                : Rung::kSameArch;
-  const bool is_similar = step.kin == Kin::kSimilar || step.kin == Kin::kOtherGpuSimilar;
-  return Nearest{best->result, rung, least < kRounding, is_similar, among};
+  for (StepResults& step : steps_) {
+    std::sort(step.results.begin(), step.results.end(), [](const Ranked* a, const Ranked* b) {
+      return first_log(a->point) < first_log(b->point);
+    });
+  }
+}
+
+// For the result of a step that is nearest to a point.
+class Ladder::Search {
+ public:
+  Search(Step step, const Point& point) : is_own_(step.kin == Kin::kOwn), point_(point) {}
+
+  // False: no result that is farther by its first size is nearer than the nearest so far.
+  bool look_at(const Ranked& ranked);
+
+  const Ranked* nearest() const { return nearest_; }
+  double distance() const { return distance_; }
+  bool is_exact() const { return is_exact_; }
+
+ private:
+  bool is_own_;
+  const Point& point_;
+  const Ranked* nearest_ = nullptr;
+  double distance_ = 0;    // to it, weighted
+  bool is_exact_ = false;  // it is in the same bucket
+};
+
+bool Ladder::Search::look_at(const Ranked& ranked) {
+  if (ranked.point.size() != point_.size()) return true;
+  double away = 0;
+  double weighted = 0;
+  bool is_exact = is_own_;  // as far as we got
+  for (std::size_t i = 0; i < point_.size(); ++i) {
+    const Coordinate& ours = point_[i];
+    const Coordinate& theirs = ranked.point[i];
+    const double size_away = std::abs(ours.log - theirs.log);
+    away += size_away;
+    weighted += ours.weight * size_away;
+    is_exact = is_exact && ours.bucket == theirs.bucket;
+    const bool is_farther = nearest_ != nullptr && !is_exact && weighted > distance_ + kRounding;
+    if (away > kMaxDistance + kRounding || is_farther) return i > 0;
+  }
+  if (is_exact) weighted = 0;
+  const bool is_nearer = nearest_ == nullptr || weighted <= distance_ - kRounding ||
+                         (weighted <= distance_ + kRounding && &ranked < nearest_);
+  const auto same_name = [](const Coordinate& a, const Coordinate& b) { return a.name == b.name; };
+  // Names come last: to compare them takes the most time.
+  if (is_nearer && std::equal(point_.begin(), point_.end(), ranked.point.begin(), same_name)) {
+    nearest_ = &ranked;
+    distance_ = weighted;
+    is_exact_ = is_exact;
+  }
+  return true;
+}
+
+std::optional<Ladder::Nearest> Ladder::nearest(const StepResults& of_step, const Point& point) {
+  Search search(of_step.step, point);
+  const auto begin = of_step.results.begin(), end = of_step.results.end();
+  const auto is_smaller = [](const Ranked* ranked, double log) {
+    return first_log(ranked->point) < log;
+  };
+  const auto middle = std::lower_bound(begin, end, first_log(point), is_smaller);
+  for (auto larger = middle; larger != end && search.look_at(**larger);) ++larger;
+  for (auto smaller = middle; smaller != begin && search.look_at(*smaller[-1]);) --smaller;
+  if (search.nearest() == nullptr) return std::nullopt;
+  const auto [is_stale, kin] = of_step.step;
+  const Rung found = is_stale               ? Rung::kStale
+                     : search.is_exact()    ? Rung::kExact
+                     : kin == Kin::kOwn     ? Rung::kNearestShape
+                     : kin == Kin::kSimilar ? Rung::kSimilarProblem
+                                            : Rung::kSameArch;
+  return Nearest{.result = search.nearest()->result,
+                 .rung = found,
+                 .is_here = search.distance() < kRounding,
+                 .is_similar = kin == Kin::kSimilar || kin == Kin::kOtherGpuSimilar,
+                 .among = of_step.results.size()};
 }
 
 std::optional<Ladder::Nearest> Ladder::nearest(const Shape& features) const {
   const Point point = point_of(features, 0);
-  const Step* before = nullptr;
-  for (const Ranked& ranked : ranked_) {
-    if (before != nullptr && ranked.step == *before) continue;
-    before = &ranked.step;
-    if (const std::optional<Nearest> found = nearest(ranked.step, point)) return found;
+  for (const StepResults& of_step : steps_) {
+    if (const std::optional<Nearest> found = nearest(of_step, point)) return found;
   }
   return std::nullopt;
 }

@@ -99,21 +99,25 @@ class Ladder {
     Kin kin;
     auto operator<=>(const Step&) const = default;
   };
-  // A shape as a point: its sizes, those that weigh most first.
   struct Coordinate {
+    std::string_view name;
     double log = 0;
     double weight = 1;       // to compare distances
     std::size_t bucket = 0;  // the nearest power of two
   };
-  struct Point {
-    std::string names;  // "states;length;"
-    std::vector<Coordinate> sizes;
-  };
+  // A shape as a point: its sizes, those that weigh most first.
+  using Point = std::vector<Coordinate>;
+  static double first_log(const Point& point) { return point.empty() ? 0 : point.front().log; }
   struct Ranked {
     const TuningResult* result;
     Step step;
     Point point;  // of its features, as large for our GPU as they were for its own
   };
+  struct StepResults {
+    Step step;
+    std::vector<const Ranked*> results;  // of ranked_, by the first size
+  };
+  class Search;
 
   std::optional<Kin> kin_of(const GpuIdentity& gpu, Wanted::Match match) const;
   std::optional<std::string> stale(const TuningResult& result) const;
@@ -123,12 +127,14 @@ class Ladder {
   void count(std::string reason);
   void keep_agreeing();
   void drop_repeated();
+  void make_steps();
   static Point point_of(const Shape& features, double per_sm);
-  std::optional<Nearest> nearest(Step step, const Point& point) const;
+  static std::optional<Nearest> nearest(const StepResults& of_step, const Point& point);
 
   Wanted wanted_;
   Results results_;
   std::vector<Ranked> ranked_;  // of results_
+  std::vector<StepResults> steps_;
   // Why how many results were left out, or count below all others.
   std::vector<std::pair<std::string, int>> reasons_;
 };
