@@ -38,9 +38,11 @@ class Chooser {
  public:
   Chooser(Alternatives alternatives, const Ladder* ladder, std::string_view why_not);
 
-  // Everything that can be picked, and what cells point to, which grows with them.
+  // Everything that can be picked.
   const Candidates& candidates() const { return candidates_; }
-  const std::vector<Choice>& choices() const { return choices_; }
+  // What cells point to, which grows with them.
+  const std::vector<Choice>& choices() const& { return choices_; }
+  std::vector<Choice> choices() && { return std::move(choices_); }
 
   // For a launch of this size, whose features are known.
   Plan::Cell pick(const Shape& features, const Point& at);
@@ -49,8 +51,14 @@ class Chooser {
   static Plan::Cell cell(std::size_t candidate, std::size_t choice) {
     return {static_cast<std::uint16_t>(candidate), static_cast<std::uint16_t>(choice)};
   }
+  // A candidate's first choice, for another reason.
+  Choice as_for(std::size_t candidate, Rung rung, std::string why) const;
   Plan::Cell cell_of(const Ladder::Nearest& nearest);
-  std::size_t cheapest(const Point& at) const;
+  struct Cheapest {
+    std::size_t candidate;
+    double us;
+  };
+  Cheapest cheapest(const Point& at) const;
 
   const Ladder* ladder_ = nullptr;  // null: none that can be taken
   Candidates candidates_;
@@ -87,23 +95,28 @@ Chooser::Chooser(Alternatives alternatives, const Ladder* ladder, std::string_vi
   for (const auto& values : values_) {
     choices_.push_back(choice_of(values, Rung::kDefault, why_modelled));
   }
-  for (const auto& values : values_) {
-    choices_.push_back(choice_of(values, Rung::kDefault,
-                                 "what is fastest for the nearest measured shape would be slower "
-                                 "here, by the cost model"));
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    choices_.push_back(as_for(i, Rung::kDefault,
+                              "what is fastest for the nearest measured shape would be slower "
+                              "here, by the cost model"));
   }
+}
+
+Choice Chooser::as_for(std::size_t candidate, Rung rung, std::string why) const {
+  Choice choice = choices_[candidate];
+  choice.rung = rung;
+  choice.why = std::move(why);
+  return choice;
 }
 
 Plan::Cell Chooser::pick(const Shape& features, const Point& at) {
   std::optional<Ladder::Nearest> nearest;
   if (ladder_ != nullptr) nearest = ladder_->nearest(features);
   if (nearest && (nearest->rung == Rung::kExact || nearest->is_here)) return cell_of(*nearest);
-  const std::size_t cheap = cheapest(at);
+  const auto [cheap, least_us] = cheapest(at);
   if (!nearest) return cell(cheap, cheap);
   const Plan::Cell known = cell_of(*nearest);
-  if (candidates_[known.candidate]->us(at) <= candidates_[cheap]->us(at) * (1 + kDoubt)) {
-    return known;
-  }
+  if (candidates_[known.candidate]->us(at) <= least_us * (1 + kDoubt)) return known;
   return cell(cheap, candidates_.size() + cheap);
 }
 
@@ -113,18 +126,18 @@ Plan::Cell Chooser::cell_of(const Ladder::Nearest& nearest) {
   if (known != from_results_.end()) return known->second;
   const std::vector<TunedValue>& values = ladder_->configuration(nearest);
   const auto found = std::find(values_.begin(), values_.end(), values);
-  const Plan::Cell made = cell(static_cast<std::size_t>(found - values_.begin()), choices_.size());
-  choices_.push_back(choice_of(values, nearest.rung, ladder_->why(nearest)));
+  const auto candidate = static_cast<std::size_t>(found - values_.begin());
+  const Plan::Cell made = cell(candidate, choices_.size());
+  choices_.push_back(as_for(candidate, nearest.rung, ladder_->why(nearest)));
   from_results_.emplace_back(nearest, made);
   return made;
 }
 
-std::size_t Chooser::cheapest(const Point& at) const {
-  std::size_t best = 0;
-  double least = candidates_[0]->us(at);
+Chooser::Cheapest Chooser::cheapest(const Point& at) const {
+  Cheapest best{0, candidates_[0]->us(at)};
   for (std::size_t i = 1; i < modelled_; ++i) {
-    const double here = candidates_[i]->us(at);
-    if (here < least * (1 - kWorthAnother)) best = i, least = here;
+    const double us = candidates_[i]->us(at);
+    if (us < best.us * (1 - kWorthAnother)) best = {i, us};
   }
   return best;
 }
@@ -148,12 +161,11 @@ Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Ladder* ladd
   for (const Axis& axis : sizes.axes) count *= axis.count;
   plan.cells.resize(count);
   std::vector<std::optional<std::uint16_t>> places(chooser.candidates().size());
-  const auto is_possible = [&](std::size_t i) {
-    return plan.index(sizes.possible(point_at(plan.axes, i))) == i;
-  };
+  std::vector<std::size_t> same(count);  // the cell that a launch of this one's size has
   for (std::size_t i = 0; i < count; ++i) {
-    if (!is_possible(i)) continue;
     const Point at = sizes.possible(point_at(plan.axes, i));
+    same[i] = plan.index(at);
+    if (same[i] != i) continue;
     const Plan::Cell picked = chooser.pick(sizes.features(at), at);
     std::optional<std::uint16_t>& place = places[picked.candidate];
     if (!place) {
@@ -163,12 +175,8 @@ Plan make_plan(const Sizes& sizes, Alternatives alternatives, const Ladder* ladd
     plan.cells[i] = {*place, picked.choice};
     plan.uses_results |= chooser.choices()[picked.choice].rung != Rung::kDefault;
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    if (!is_possible(i)) {
-      plan.cells[i] = plan.cells[plan.index(sizes.possible(point_at(plan.axes, i)))];
-    }
-  }
-  plan.choices = chooser.choices();
+  for (std::size_t i = 0; i < count; ++i) plan.cells[i] = plan.cells[same[i]];
+  plan.choices = std::move(chooser).choices();
   return plan;
 }
 
