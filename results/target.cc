@@ -91,6 +91,5 @@ double resident_blocks(const Footprint& block, const Target& target) {
 }
 
 double copy_rate(const Target& target) { return target.memory_gb_s * 1e3 * kCopyShare; }
-double us_of(double cycles, const Target& target) { return cycles / (target.clock_ghz * 1e3); }
 
 }  // namespace cubinery

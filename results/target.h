@@ -48,7 +48,9 @@ constexpr std::int64_t int_ceil_div(std::int64_t a, std::int64_t b) {
 }
 // Bytes per microsecond that a copy reaches.
 double copy_rate(const Target& target);
-double us_of(double cycles, const Target& target);
+inline double us_of(double cycles, const Target& target) {
+  return cycles / (target.clock_ghz * 1e3);
+}
 
 // Of a multiprocessor: its share of the L2's rate, and the rate of its shared memory.
 inline constexpr double kL2BytesPerClock = 64;

@@ -130,8 +130,8 @@ class KeyedPath : public Path<Problem, Runner> {
     return std::apply([](const auto&... key) { return ((why_invalid(key) == nullptr) && ...); },
                       keys);
   }
-  virtual double us(const Problem& problem, const KeySet& keys, const Point& at,
-                    const Target& target) const = 0;
+  // What it depends on but for the size is computed here, once.
+  virtual Cost cost(const Problem& problem, const KeySet& keys, const Target& target) const = 0;
   virtual std::unique_ptr<const Runner> loaded(const Problem& problem, const KeySet& keys,
                                                const Target& target,
                                                std::vector<Kernel> kernels) const = 0;
@@ -153,7 +153,10 @@ class KeyedPath : public Path<Problem, Runner> {
    public:
     KeyedCandidate(const KeyedPath* path, std::shared_ptr<const Setting> setting,
                    const KeySet& keys)
-        : path_(path), setting_(std::move(setting)), keys_(keys) {}
+        : path_(path),
+          setting_(std::move(setting)),
+          keys_(keys),
+          cost_(path->cost(setting_->problem, keys, setting_->target)) {}
 
     Values values() const override { return path_->values_of(keys_); }
     std::vector<KernelSpec> kernels() const override {
@@ -162,9 +165,7 @@ class KeyedPath : public Path<Problem, Runner> {
       path_->add_other_kernels(keys_, &specs);
       return specs;
     }
-    double us(const Point& at) const override {
-      return path_->us(setting_->problem, keys_, at, setting_->target);
-    }
+    double us(const Point& at) const override { return cost_(at); }
     std::unique_ptr<const Runner> runner(std::vector<Kernel> kernels) const override {
       return path_->loaded(setting_->problem, keys_, setting_->target, std::move(kernels));
     }
@@ -173,6 +174,7 @@ class KeyedPath : public Path<Problem, Runner> {
     const KeyedPath* path_;  // paths live as long as the process
     std::shared_ptr<const Setting> setting_;
     KeySet keys_;
+    Cost cost_;
   };
 
   std::vector<CandidatePtr> of_keys(const std::vector<KeySet>& all, const Problem& problem,

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,6 +26,9 @@ struct Axis {
   std::size_t first = 0;
   std::size_t count = 1;
 };
+
+// Microseconds of a launch of any size, as modelled.
+using Cost = std::function<double(const Point&)>;
 
 // One choice of the tuned fields of a path's kernels, for one problem and target.  Immutable.
 class Candidate {

@@ -31,9 +31,10 @@ class ScalePortable final : public KeyedPath<ScaleProblem, ScaleRunner, ScaleRow
   }
 
  protected:
-  double us(const ScaleProblem&, const KeySet&, const Point& at,
-            const Target& target) const override {
-    return 2 + 8.0 * static_cast<double>(at[0]) / copy_rate(target);
+  Cost cost(const ScaleProblem&, const KeySet&, const Target& target) const override {
+    return [rate = copy_rate(target)](const Point& at) {
+      return 2 + 8.0 * static_cast<double>(at[0]) / rate;
+    };
   }
   std::unique_ptr<const ScaleRunner> loaded(const ScaleProblem&, const KeySet& keys, const Target&,
                                             std::vector<Kernel> kernels) const override {

@@ -37,10 +37,11 @@ class ScaleWide final : public KeyedPath<ScaleProblem, ScaleRunner, ScaleRowsWid
     if (target.arch.major >= 9) return std::nullopt;
     return "it needs sm_90 or newer";
   }
-  double us(const ScaleProblem&, const KeySet&, const Point& at,
-            const Target& target) const override {
+  Cost cost(const ScaleProblem&, const KeySet&, const Target& target) const override {
     // It starts later, and its stream is faster.
-    return 3 + 7.0 * static_cast<double>(at[0]) / copy_rate(target);
+    return [rate = copy_rate(target)](const Point& at) {
+      return 3 + 7.0 * static_cast<double>(at[0]) / rate;
+    };
   }
   std::unique_ptr<const ScaleRunner> loaded(const ScaleProblem&, const KeySet& keys, const Target&,
                                             std::vector<Kernel> kernels) const override {

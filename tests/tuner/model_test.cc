@@ -144,15 +144,15 @@ TEST_CASE("LongerSequencesTakeLonger", "[cpu]") {
     const TuningSpace space = test::planner_of(problem, gpu).space();
     for (const Configuration& configuration : space.configurations) {
       const auto pair = *test::prefill_pair(problem, configuration.values, max_shared_bytes(arch));
+      const gdn::PrefillCost cost(pair.chunks, pair.scan, 32, 1, gpu);
       double last = 0;
       for (std::int64_t length = 16; length <= 1 << 17; length *= 2) {
-        const gdn::PrefillLoad even{
-            .sequences = 4, .length = length, .longest = length, .heads = 32};
+        const gdn::PrefillLoad even{.sequences = 4, .length = length, .longest = length};
         gdn::PrefillLoad skewed = even;
         skewed.longest = 4 * length;
-        const double us = gdn::prefill_us(pair.chunks, pair.scan, even, gpu);
+        const double us = cost.us(even);
         if (!(us >= last)) FAIL_CHECK(name << ": " << us << " after " << last);
-        if (!(gdn::prefill_us(pair.chunks, pair.scan, skewed, gpu) >= us)) FAIL_CHECK(name);
+        if (!(cost.us(skewed) >= us)) FAIL_CHECK(name);
         last = us;
       }
     }
@@ -167,17 +167,14 @@ TEST_CASE("BlocksThatGoThroughShortSequencesStartOnce", "[cpu]") {
   };
   const GdnPrefillScanKey scan{
       .varlen = true, .wgmma = true, .makes_wy = true, .warps = 8, .stages = 6};
+  const gdn::PrefillCost cost({}, scan, 32, 2, kH200);
   for (const auto& [sequences, length, us] :
        {Measured{32, 64, 65.3}, Measured{32, 256, 117.2}, Measured{128, 128, 270.4},
         Measured{256, 16, 353.7}, Measured{64, 4, 99.3}}) {
     INFO(sequences << " x " << length);
     CHECK(gdn::blocks_stay(scan, sequences * length, sequences));
-    const gdn::PrefillLoad load{.sequences = sequences,
-                                .length = length,
-                                .longest = length,
-                                .heads = 32,
-                                .shared_heads = 2};
-    CHECK(std::abs(std::log2(gdn::prefill_us({}, scan, load, kH200) / us)) < 0.15);
+    const gdn::PrefillLoad load{.sequences = sequences, .length = length, .longest = length};
+    CHECK(std::abs(std::log2(cost.us(load) / us)) < 0.15);
   }
   CHECK(gdn::blocks_stay(scan, 8 * 767, 8));
   CHECK_FALSE(gdn::blocks_stay(scan, 8 * 768, 8));

@@ -68,16 +68,15 @@ Modelled prefill_model(const Setting& setting) {
   problem.heads.v = static_cast<int>(heads);
   problem.heads.q = problem.heads.k = static_cast<int>(heads / group);
   const std::int64_t length = size_in(setting.features, "length").value_or(0);
-  const gdn::PrefillLoad load{.sequences = size.sequences,
-                              .length = length,
-                              .longest = std::max(length, size.max_seqlen),
-                              .heads = problem.heads.v,
-                              .shared_heads = gdn::shared_heads(problem)};
+  const gdn::PrefillLoad load{
+      .sequences = size.sequences, .length = length, .longest = std::max(length, size.max_seqlen)};
   problem.segments = gdn::Segments::kNever;  // what was recorded is of the portable path
   const Plan plan = test::planner_of(problem, kH200).plan(nullptr);
   return {plan.candidate(point_of(problem, size)).values(), [=](const Values& values) {
             const test::PrefillPair pair = test::prefill_pair(problem, values).value();
-            return gdn::prefill_us(pair.chunks, pair.scan, load, kH200);
+            return gdn::PrefillCost(pair.chunks, pair.scan, problem.heads.v,
+                                    gdn::shared_heads(problem), kH200)
+                .us(load);
           }};
 }
 

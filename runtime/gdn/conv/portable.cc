@@ -77,14 +77,15 @@ class ConvPortable final : public ConvKeyPath {
     const GdnConvKey& key = std::get<0>(keys);
     return valid(key) && shared_bytes(key) <= target.shared_bytes_per_block;
   }
-  double us(const ConvProblem& problem, const KeySet& keys, const Point& at,
-            const Target& target) const override {
-    const ConvLoad load{.sequences = at[0],
-                        .tokens = problem.varlen ? at[0] * at[1] : at[1],
-                        .channels = at[2],
-                        .norm_heads = norm_heads(problem),
-                        .heads = problem.heads.count()};
-    return conv_us(std::get<0>(keys), load, target);
+  Cost cost(const ConvProblem& problem, const KeySet& keys, const Target& target) const override {
+    return [problem, key = std::get<0>(keys), target](const Point& at) {
+      const ConvLoad load{.sequences = at[0],
+                          .tokens = problem.varlen ? at[0] * at[1] : at[1],
+                          .channels = at[2],
+                          .norm_heads = norm_heads(problem),
+                          .heads = problem.heads.count()};
+      return conv_us(key, load, target);
+    };
   }
   std::unique_ptr<const ConvRunner> loaded(const ConvProblem&, const KeySet& keys,
                                            const Target& target,

@@ -188,9 +188,10 @@ class DecodePortable final : public DecodeKeyPath {
   bool fits(const DecodeProblem& problem, const KeySet& keys, const Target& target) const override {
     return fits_target(problem, std::get<0>(keys), target);
   }
-  double us(const DecodeProblem&, const KeySet& keys, const Point& at,
-            const Target& target) const override {
-    return decode_us(std::get<0>(keys), at[0], target);
+  Cost cost(const DecodeProblem&, const KeySet& keys, const Target& target) const override {
+    return [key = std::get<0>(keys), target](const Point& at) {
+      return decode_us(key, at[0], target);
+    };
   }
   std::unique_ptr<const DecodeRunner> loaded(const DecodeProblem& problem, const KeySet& keys,
                                              const Target&,

@@ -124,61 +124,19 @@ double state_bytes(const GdnPrefillScanKey& key) {
   return static_cast<double>(passes) * key.key_dim * key.value_dim * size_of(key.states.dtype);
 }
 
-double scan_us(const GdnPrefillScanKey& key, const PrefillLoad& load, const Target& target) {
-  const bool takes_all = key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1);
-  const double registers = key.makes_wy ? kFusedRegisters
-                           : takes_all  ? 255
-                           : key.wgmma  ? kWgmmaRegisters
-                                        : kScanRegisters + kScanTokenRegisters * key.chunk_size +
-                                             kScanStateRegisters * key.key_dim / 128;
-  const double most = resident_blocks({registers, threads(key), shared_bytes(key)}, target);
-  const double places = target.sm_count * most;
-  const double slices = key.value_dim / (16.0 * key.warps);  // blocks of a head
-  const double per_sequence = load.heads * slices;
-  const double blocks = static_cast<double>(load.sequences) * per_sequence;
-  const bool is_deep = key.wgmma && has_channel_decays(key) && most < 2;
-  ScanChunk chunk = scan_chunk(key, target);
-  if (is_deep) chunk.lone *= kDeepRows;
-  const double block = key.warps * chunk.warp + kScanCopyShare * chunk.copy;
-  const auto chunks_of = [&](std::int64_t tokens) {
-    return ceil_div(static_cast<double>(tokens), key.chunk_size);
-  };
-  // Of so many blocks, each of so many chunks: each waits for itself, and all share what a
-  // multiprocessor can do.
-  const auto scan_of = [&](double count, double chunks) {
-    if (key.wgmma) {
-      // Blocks of one length, which end together: wave after wave, the last of them less full.
-      const auto wave_of = [&](double each) { return std::max(chunk.lone, each * block); };
-      const double rest = std::fmod(count, places);
-      const double cycles = std::floor(count / places) * wave_of(most) +
-                            (rest > 0 ? wave_of(ceil_div(rest, target.sm_count)) : 0);
-      return chunks * us_of(cycles, target);
-    }
-    const double waves = ceil_div(count, places);
-    const double fullest = waves > 1 ? count / target.sm_count : ceil_div(count, target.sm_count);
-    return chunks *
-           us_of(std::max({waves * chunk.lone, fullest * block, fullest * chunk.copy}), target);
-  };
-  const double work = scan_of(blocks, chunks_of(load.length));
-  // The longest sequence goes on when the others have ended.
-  const double tail = scan_of(per_sequence, chunks_of(load.longest));
-  // Of a chunk and head: v and o; of channels, WY factors for each block of columns.
-  double row = key.chunk_size * 2.0 * key.value_dim * size_of(key.dtype);
-  if (has_channel_decays(key)) {
-    row += wy_bytes(key) * slices;
-    if (!key.wgmma) {
-      row *= kMmaBytes;
-    } else if (!is_deep) {
-      row *= blocks > target.sm_count ? kPairBytes : kLoneBytes;
-    }
-  }
-  const double bytes =
-      static_cast<double>(load.sequences) * chunks_of(load.length) * load.heads * row;
-  const double states = static_cast<double>(load.sequences) * load.heads * state_bytes(key);
-  const bool stay = blocks_stay(key, load.sequences * load.length, load.sequences);
-  const double waves = stay ? 1 : ceil_div(blocks, places);
-  return waves * kScanBlockUs + states / copy_rate(target) +
-         std::max({work, tail, bytes / copy_rate(target)});
+double scan_registers(const GdnPrefillScanKey& key) {
+  if (key.makes_wy) return kFusedRegisters;
+  if (key.dtype == DType::kF32 || (key.wgmma && resident_blocks(key) == 1)) return 255;
+  if (key.wgmma) return kWgmmaRegisters;
+  return kScanRegisters + kScanTokenRegisters * key.chunk_size +
+         kScanStateRegisters * key.key_dim / 128;
+}
+
+// Of a chunk and head: v and o; of channels, WY factors for each block of columns, of `slices`.
+double row_bytes(const GdnPrefillScanKey& key, double slices) {
+  const double row = key.chunk_size * 2.0 * key.value_dim * size_of(key.dtype);
+  if (!has_channel_decays(key)) return row;
+  return (row + wy_bytes(key) * slices) * (key.wgmma ? 1 : kMmaBytes);
 }
 
 // Of a multiprocessor in the first kernel for a block of so many heads.
@@ -194,22 +152,6 @@ double chunk_cycles(const GdnPrefillChunksKey& key, int heads) {
          heads * (kChunksFixedCycles + kChunksHeadCycles * squares);
 }
 
-double chunks_us(const GdnPrefillChunksKey& key, const PrefillLoad& load, const Target& target) {
-  const std::int64_t slots = load.sequences * ((load.length + key.chunk_size - 1) / key.chunk_size);
-  const int shared = heads_per_block(slots, load.heads, load.shared_heads, target.sm_count);
-  const double blocks = static_cast<double>(slots) * load.heads / shared;
-  const double cycles = chunk_cycles(key, shared);
-  const int registers = key.inputs.decay == Decay::kChannel ? kChannelRegisters : kChunksRegisters;
-  const double resident =
-      resident_blocks({static_cast<double>(registers), threads(key), shared_bytes(key)}, target);
-  const double waves = ceil_div(blocks, target.sm_count * resident);
-  const double lone = waves * cycles * (kChunksLone + kChunksLonePerWarp / key.warps);
-  const double bytes = static_cast<double>(slots) * load.heads *
-                       wy_bytes(key.inputs.decay, key.chunk_size, key.key_dim, key.dtype);
-  return kChunksStartUs + std::max(us_of(std::max(blocks / target.sm_count * cycles, lone), target),
-                                   bytes / copy_rate(target));
-}
-
 }  // namespace
 
 int heads_per_block(std::int64_t slots, int heads, int shared_heads, int sm_count) {
@@ -223,29 +165,99 @@ bool blocks_stay(const GdnPrefillScanKey& scan, std::int64_t tokens, std::int64_
   return scan.makes_wy && tokens < sequences * kChunks * scan.chunk_size;
 }
 
-double prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
-                  const PrefillLoad& load, const Target& target) {
-  if (scan.makes_wy) return kPrefillStartUs + kFusedStartUs + scan_us(scan, load, target);
-  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + scan_us(scan, load, target);
+PrefillCost::PrefillCost(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
+                         int heads, int shared_heads, const Target& target)
+    : chunks_(chunks),
+      scan_(scan),
+      heads_(heads),
+      shared_heads_(shared_heads),
+      target_(target),
+      copy_rate_(copy_rate(target)) {
+  const int registers =
+      chunks.inputs.decay == Decay::kChannel ? kChannelRegisters : kChunksRegisters;
+  chunks_resident_ = resident_blocks(
+      {static_cast<double>(registers), threads(chunks), shared_bytes(chunks)}, target);
+  wy_bytes_ = wy_bytes(chunks.inputs.decay, chunks.chunk_size, chunks.key_dim, chunks.dtype);
+  resident_ = resident_blocks({scan_registers(scan), threads(scan), shared_bytes(scan)}, target);
+  slices_ = scan.value_dim / (16.0 * scan.warps);
+  is_deep_ = scan.wgmma && has_channel_decays(scan) && resident_ < 2;
+  const ScanChunk chunk = scan_chunk(scan, target);
+  lone_ = chunk.lone * (is_deep_ ? kDeepRows : 1);
+  block_ = scan.warps * chunk.warp + kScanCopyShare * chunk.copy;
+  copy_ = chunk.copy;
+  row_bytes_ = row_bytes(scan, slices_);
+  state_bytes_ = state_bytes(scan);
 }
 
-double split_prefill_us(const GdnPrefillChunksKey& chunks, const GdnPrefillScanKey& scan,
-                        const SegmentRule& rule, const PrefillLoad& load, const Target& target) {
+double PrefillCost::chunks_us(const PrefillLoad& load) const {
+  const std::int64_t slots = load.sequences * int_ceil_div(load.length, chunks_.chunk_size);
+  const int shared = heads_per_block(slots, heads_, shared_heads_, target_.sm_count);
+  const double blocks = static_cast<double>(slots) * heads_ / shared;
+  const double cycles = chunk_cycles(chunks_, shared);
+  const double waves = ceil_div(blocks, target_.sm_count * chunks_resident_);
+  const double lone = waves * cycles * (kChunksLone + kChunksLonePerWarp / chunks_.warps);
+  const double bytes = static_cast<double>(slots) * heads_ * wy_bytes_;
+  const double all = std::max(blocks / target_.sm_count * cycles, lone);
+  return kChunksStartUs + std::max(us_of(all, target_), bytes / copy_rate_);
+}
+
+double PrefillCost::scan_us(const PrefillLoad& load) const {
+  const double places = target_.sm_count * resident_;
+  const double per_sequence = heads_ * slices_;
+  const double blocks = static_cast<double>(load.sequences) * per_sequence;
+  const auto chunks_of = [&](std::int64_t tokens) {
+    return ceil_div(static_cast<double>(tokens), scan_.chunk_size);
+  };
+  const double chunks = chunks_of(load.length);
+  // Of so many blocks, each of so many chunks: each waits for itself, and all share what a
+  // multiprocessor can do.
+  const auto scan_of = [&](double count, double each) {
+    if (scan_.wgmma) {
+      // Blocks of one length, which end together: wave after wave, the last of them less full.
+      const auto wave_of = [&](double shared) { return std::max(lone_, shared * block_); };
+      const double full = std::floor(count / places);
+      const double rest = count - full * places;
+      const double cycles =
+          full * wave_of(resident_) + (rest > 0 ? wave_of(ceil_div(rest, target_.sm_count)) : 0);
+      return each * us_of(cycles, target_);
+    }
+    const double waves = ceil_div(count, places);
+    const double fullest = waves > 1 ? count / target_.sm_count : ceil_div(count, target_.sm_count);
+    return each * us_of(std::max({waves * lone_, fullest * block_, fullest * copy_}), target_);
+  };
+  const double work = scan_of(blocks, chunks);
+  // The longest sequence goes on when the others have ended.
+  const double tail = scan_of(per_sequence, chunks_of(load.longest));
+  double row = row_bytes_;
+  if (has_channel_decays(scan_) && scan_.wgmma && !is_deep_) {
+    row *= blocks > target_.sm_count ? kPairBytes : kLoneBytes;
+  }
+  const double bytes = static_cast<double>(load.sequences) * chunks * heads_ * row;
+  const double states = static_cast<double>(load.sequences) * heads_ * state_bytes_;
+  const bool stay = blocks_stay(scan_, load.sequences * load.length, load.sequences);
+  const double waves = stay ? 1 : ceil_div(blocks, places);
+  return waves * kScanBlockUs + states / copy_rate_ + std::max({work, tail, bytes / copy_rate_});
+}
+
+double PrefillCost::us(const PrefillLoad& load) const {
+  if (scan_.makes_wy) return kPrefillStartUs + kFusedStartUs + scan_us(load);
+  return 2 * kPrefillStartUs + chunks_us(load) + scan_us(load);
+}
+
+double PrefillCost::split_us(const SegmentRule& rule, const PrefillLoad& load) const {
   const std::int64_t segment =
-      std::int64_t{rule.chunks(load.sequences * load.length, load.longest)} * scan.chunk_size;
-  const std::int64_t segments = (load.length + segment - 1) / segment;
-  const std::int64_t longest = (load.longest + segment - 1) / segment;
-  PrefillLoad cut = load;
-  cut.sequences = load.sequences * segments;
-  cut.length = (load.length + segments - 1) / segments;
-  cut.longest = (load.longest + longest - 1) / longest;
-  const double once = scan_us(scan, cut, target);
-  const CutCost& cost = scan.wgmma ? kWgmmaCut : kMmaCut;
+      std::int64_t{rule.chunks(load.sequences * load.length, load.longest)} * scan_.chunk_size;
+  const std::int64_t segments = int_ceil_div(load.length, segment);
+  const std::int64_t longest = int_ceil_div(load.longest, segment);
+  const double once = scan_us({.sequences = load.sequences * segments,
+                               .length = int_ceil_div(load.length, segments),
+                               .longest = int_ceil_div(load.longest, longest)});
+  const CutCost& cost = scan_.wgmma ? kWgmmaCut : kMmaCut;
   const auto carries = static_cast<double>(longest - 1);
-  const double share = has_channel_decays(scan) ? kChannelShare : cost.share;
+  const double share = has_channel_decays(scan_) ? kChannelShare : cost.share;
   const double joined =
       once * share * carries / static_cast<double>(longest) + carries * cost.carry_us;
-  return 2 * kPrefillStartUs + chunks_us(chunks, load, target) + cost.us + once + joined;
+  return 2 * kPrefillStartUs + chunks_us(load) + cost.us + once + joined;
 }
 
 }  // namespace cubinery::gdn

@@ -387,12 +387,13 @@ bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target) {
   return scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages;
 }
 
-PrefillLoad load_at(const PrefillProblem& problem, const Point& at) {
-  return {.sequences = at[0],
-          .length = at[1],
-          .longest = at[1] * at[2],
-          .heads = problem.heads.count(),
-          .shared_heads = shared_heads(problem)};
+PrefillCost cost_of(const PrefillProblem& problem, const PrefillKernels& keys,
+                    const Target& target) {
+  return {keys.chunks, keys.scan, problem.heads.count(), shared_heads(problem), target};
+}
+
+PrefillLoad load_at(const Point& at) {
+  return {.sequences = at[0], .length = at[1], .longest = at[1] * at[2]};
 }
 
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,

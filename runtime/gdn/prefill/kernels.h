@@ -39,8 +39,10 @@ GdnPrefillScanKey with_most_stages(GdnPrefillScanKey scan, const Target& target)
 // Whether it has three stages, or as many as fit.
 bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target);
 
-// What the cost model is asked about, of a cell of the operator's table.
-PrefillLoad load_at(const PrefillProblem& problem, const Point& at);
+// What the cost model is asked about, and of a cell of the operator's table.
+PrefillCost cost_of(const PrefillProblem& problem, const PrefillKernels& keys,
+                    const Target& target);
+PrefillLoad load_at(const Point& at);
 
 // That every launch of at most this size needs; saturates.  `rule`: with the scan's `segments`.
 std::size_t workspace_bytes(const PrefillProblem& problem, const PrefillKernels& keys,

@@ -50,10 +50,12 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
            (problem.context_parallel || has_usual_stages(scan, target)) &&
            fit(kernels_of(keys), problem, target);
   }
-  double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+  Cost cost(const PrefillProblem& problem, const KeySet& keys,
             const Target& target) const override {
-    return split_prefill_us(std::get<0>(keys), std::get<1>(keys), rule_of(problem, keys, target),
-                            load_at(problem, at), target);
+    return [cost = cost_of(problem, kernels_of(keys), target),
+            rule = rule_of(problem, keys, target)](const Point& at) {
+      return cost.split_us(rule, load_at(at));
+    };
   }
   std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
                                               const Target& target,

@@ -43,9 +43,11 @@ class PrefillWhole final : public PrefillScanPath<> {
     return !found.empty() && same_fields(found.front().chunks, std::get<0>(keys)) &&
            same_fields(found.front().scan, std::get<1>(keys));
   }
-  double us(const PrefillProblem& problem, const KeySet& keys, const Point& at,
+  Cost cost(const PrefillProblem& problem, const KeySet& keys,
             const Target& target) const override {
-    return prefill_us(std::get<0>(keys), std::get<1>(keys), load_at(problem, at), target);
+    return [cost = cost_of(problem, kernels_of(keys), target)](const Point& at) {
+      return cost.us(load_at(at));
+    };
   }
   std::unique_ptr<const PrefillRunner> loaded(const PrefillProblem& problem, const KeySet& keys,
                                               const Target& target,

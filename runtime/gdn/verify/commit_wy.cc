@@ -40,9 +40,10 @@ class CommitWy final : public CommitKeyPath {
                                           const Target&) const override {
     return rule_of(fixed_keys(problem));
   }
-  double us(const CommitProblem&, const KeySet& keys, const Point& at,
-            const Target& target) const override {
-    return commit_us(std::get<0>(keys), at[0], target);
+  Cost cost(const CommitProblem&, const KeySet& keys, const Target& target) const override {
+    return [key = std::get<0>(keys), target](const Point& at) {
+      return commit_us(key, at[0], target);
+    };
   }
   std::unique_ptr<const CommitRunner> loaded(const CommitProblem& problem, const KeySet& keys,
                                              const Target&,

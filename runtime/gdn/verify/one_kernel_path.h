@@ -38,9 +38,10 @@ class OneKernelVerifyPath : public KeyedPath<VerifyProblem, VerifyRunner, Key> {
   using typename KeyedPath<VerifyProblem, VerifyRunner, Key>::KeySet;
 
  protected:
-  double us(const VerifyProblem&, const KeySet& keys, const Point& at,
-            const Target& target) const final {
-    return verify_us(std::get<0>(keys), at[0], at[1], target);
+  Cost cost(const VerifyProblem&, const KeySet& keys, const Target& target) const final {
+    return [key = std::get<0>(keys), target](const Point& at) {
+      return verify_us(key, at[0], at[1], target);
+    };
   }
   std::unique_ptr<const VerifyRunner> loaded(const VerifyProblem& problem, const KeySet& keys,
                                              const Target&,
