@@ -158,6 +158,20 @@ TEST_CASE("TheNearestShapeCountsUpToAFactorOfEight", "[tuner]") {
   CHECK(answer(results, 1) == "no result within a factor of 8");
 }
 
+TEST_CASE("ResultsOfSmallerAndOfLargerSizesAreCompared", "[tuner]") {
+  CHECK(answer({result_of(1024, warps(1)), result_of(16, warps(2))}, 128) == "nearest shape: 1");
+  // 44 is nearer to 48, but 90 is in its bucket.
+  CHECK(answer({result_of(44, warps(1)), result_of(90, warps(2))}, 48) == "exact: 2");
+  CHECK(answer({result_of(92, warps(1)), result_of(46, warps(2))}, 90) == "exact: 2");
+  // What is nearest by its first size may be of another shape.
+  TuningResult longer = result_of(60, warps(1));
+  longer.setting.features.push_back({"length", 1});
+  TuningResult other = result_of(62, warps(2));
+  other.setting.features[0].name = "rows";
+  const Ladder ladder(wanted(), {longer, other, result_of(256, warps(3)), result_of(8, warps(4))});
+  CHECK(answer(ladder, {{"states", 64}}) == "nearest shape: 3");
+}
+
 TEST_CASE("ARungWhoseResultsAreTooFarLeavesTheNextOneToAnswer", "[tuner]") {
   const std::vector<TuningResult> results{result_of(16, warps(1)),
                                           result_of(1024, warps(2), kOtherGate)};
