@@ -70,8 +70,10 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
   }
   bool is_worth_measuring(const SegmentChoice& choice) const {
+    // Waves of blocks that are nearly full gain more than many short segments do.
     const int warps = choice.warps_per_sm;
-    return with_wgmma() ? warps == 8 || warps == 12 || warps == 24 : warps <= 8 || warps == 16;
+    if (with_wgmma()) return warps >= 6;
+    return warps == 2 || warps == 4 || warps == 8 || warps == 16;
   }
 };
 

@@ -27,7 +27,7 @@ template <>
 struct Fields<gdn::SegmentChoice> {
   static constexpr const char* kName = "segments";
   static constexpr auto kList =
-      field_table(tuned_bits<&gdn::SegmentChoice::warps_per_sm>(2, 4, 8, 12, 16, 24));
+      field_table(tuned_bits<&gdn::SegmentChoice::warps_per_sm>(2, 4, 6, 8, 10, 12, 16, 24));
 };
 
 namespace gdn {
