@@ -278,7 +278,8 @@ void Ladder::make_steps() {
 // For the result of a step that is nearest to a point.
 class Ladder::Search {
  public:
-  Search(Step step, const Point& point) : is_own_(step.kin == Kin::kOwn), point_(point) {}
+  Search(Step step, const Point& point)
+      : is_here_(step.kin == Kin::kOwn || step.kin == Kin::kSimilar), point_(point) {}
 
   // False: no result that is farther by its first size is nearer than the nearest so far.
   bool look_at(const Ranked& ranked);
@@ -288,7 +289,7 @@ class Ladder::Search {
   bool is_exact() const { return is_exact_; }
 
  private:
-  bool is_own_;
+  bool is_here_;  // results are of this GPU: one stands for its whole bucket
   const Point& point_;
   const Ranked* nearest_ = nullptr;
   double distance_ = 0;    // to it, weighted
@@ -299,7 +300,7 @@ bool Ladder::Search::look_at(const Ranked& ranked) {
   if (ranked.point.size() != point_.size()) return true;
   double away = 0;
   double weighted = 0;
-  bool is_exact = is_own_;  // as far as we got
+  bool is_exact = is_here_;  // as far as we got
   for (std::size_t i = 0; i < point_.size(); ++i) {
     const Coordinate& ours = point_[i];
     const Coordinate& theirs = ranked.point[i];
@@ -334,9 +335,9 @@ std::optional<Ladder::Nearest> Ladder::nearest(const StepResults& of_step, const
   for (auto smaller = middle; smaller != begin && search.look_at(*smaller[-1]);) --smaller;
   if (search.nearest() == nullptr) return std::nullopt;
   const auto [is_stale, kin] = of_step.step;
+  const Rung own = search.is_exact() ? Rung::kExact : Rung::kNearestShape;
   const Rung found = is_stale               ? Rung::kStale
-                     : search.is_exact()    ? Rung::kExact
-                     : kin == Kin::kOwn     ? Rung::kNearestShape
+                     : kin == Kin::kOwn     ? own
                      : kin == Kin::kSimilar ? Rung::kSimilarProblem
                                             : Rung::kSameArch;
   return Nearest{.result = search.nearest()->result,

@@ -163,6 +163,13 @@ TEST_CASE("ResultsOfSmallerAndOfLargerSizesAreCompared", "[tuner]") {
   // 44 is nearer to 48, but 90 is in its bucket.
   CHECK(answer({result_of(44, warps(1)), result_of(90, warps(2))}, 48) == "exact: 2");
   CHECK(answer({result_of(92, warps(1)), result_of(46, warps(2))}, 90) == "exact: 2");
+  // So for a similar problem; another GPU's buckets are not ours.
+  const auto gate = [](std::int64_t states, int count, GpuIdentity gpu = h200()) {
+    return result_of(states, warps(count), kOtherGate, std::move(gpu));
+  };
+  CHECK(answer({gate(44, 1), gate(90, 2)}, 48) == "similar problem: 2");
+  const GpuIdentity other_gpu = gpu_of(132, "1g.18gb");
+  CHECK(answer({gate(44, 1, other_gpu), gate(90, 2, other_gpu)}, 48) == "same architecture: 1");
   // What is nearest by its first size may be of another shape.
   TuningResult longer = result_of(60, warps(1));
   longer.setting.features.push_back({"length", 1});
@@ -358,7 +365,7 @@ TEST_CASE("AnAnswerSaysWhichMeasurementDecided", "[tuner]") {
         "measured on NVIDIA H200 for states=256: the default is the fastest (142.1 us)");
   TuningResult similar = result_of(256, warps(1), kOtherGate);
   CHECK(
-      why({similar}, 300) ==
+      why({similar}, 400) ==
       "measured on NVIDIA H200 for states=256 of a similar problem (gate=alpha); the nearest of 1 "
       "measured shape");
   CHECK(why({of_old_templates(similar)}, 256) ==
