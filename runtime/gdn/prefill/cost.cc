@@ -215,6 +215,10 @@ double PrefillCost::scan_us(const PrefillLoad& load) const {
     if (scan_.wgmma) {
       // Blocks of one length, which end together: wave after wave, the last of them less full.
       const auto wave_of = [&](double shared) { return std::max(lone_, shared * block_); };
+      // Of segments not all have N and D: they end one after another, and others start.
+      if (scan_.segments && count > places) {
+        return each * us_of(count / places * wave_of(resident_), target_);
+      }
       const double full = std::floor(count / places);
       const double rest = count - full * places;
       const double cycles =

@@ -22,7 +22,9 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan] = kernels.front();
     if (problem.context_parallel) return {{chunks, with_most_stages(scan, target), {}}};
     if (!with_wgmma()) return {{chunks, scan, SegmentChoice{}}};
-    // A multiprocessor holds more of them; 12 is best for few heads, 24 for many.
+    // A multiprocessor holds more of them.
+    if (!has_channel_decays(scan)) return {{chunks, scan, SegmentChoice{.warps_per_sm = 10}}};
+    // 12 is best for few heads, 24 for many.
     return {{chunks, scan, SegmentChoice{.warps_per_sm = 12}},
             {chunks, scan, SegmentChoice{.warps_per_sm = 24}}};
   }
