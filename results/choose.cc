@@ -279,7 +279,7 @@ void Ladder::make_steps() {
 class Ladder::Search {
  public:
   Search(Step step, const Point& point)
-      : is_here_(step.kin == Kin::kOwn || step.kin == Kin::kSimilar), point_(point) {}
+      : is_on_this_gpu_(step.kin == Kin::kOwn || step.kin == Kin::kSimilar), point_(point) {}
 
   // False: no result that is farther by its first size is nearer than the nearest so far.
   bool look_at(const Ranked& ranked);
@@ -289,7 +289,7 @@ class Ladder::Search {
   bool is_exact() const { return is_exact_; }
 
  private:
-  bool is_here_;  // results are of this GPU: one stands for its whole bucket
+  bool is_on_this_gpu_;  // then a result stands for its whole bucket
   const Point& point_;
   const Ranked* nearest_ = nullptr;
   double distance_ = 0;    // to it, weighted
@@ -300,7 +300,7 @@ bool Ladder::Search::look_at(const Ranked& ranked) {
   if (ranked.point.size() != point_.size()) return true;
   double away = 0;
   double weighted = 0;
-  bool is_exact = is_here_;  // as far as we got
+  bool is_exact = is_on_this_gpu_;  // as far as we got
   for (std::size_t i = 0; i < point_.size(); ++i) {
     const Coordinate& ours = point_[i];
     const Coordinate& theirs = ranked.point[i];

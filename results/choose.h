@@ -76,6 +76,7 @@ class Ladder {
   // The ladder for one shape.  nullopt: none comes near; why_none() says why.
   //
   // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties the earlier.
+  // One of this GPU is at no distance from the shapes of its bucket.
   // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
   // On another GPU of the architecture results for the problem itself come before those for similar
   // ones, and a size that counts parallel work stands for as much work per multiprocessor: names in
