@@ -74,7 +74,7 @@ Status invalid(const TensorName& name, std::string_view what) {
   return Status(Code::kInvalidArgument, fmt::format("{}: {} {}", name.op, name.tensor, what));
 }
 
-Status internal::bad_data(const TensorName& name, const Tensor& tensor, DType dtype) {
+Status internal::check_unusual_data(const TensorName& name, const Tensor& tensor, DType dtype) {
   if (!tensor.present()) return invalid(name, "is missing; accepted: a tensor");
   if (tensor.dtype != dtype) {
     return invalid(name, fmt::format("has dtype {}; accepted: {}",
@@ -102,8 +102,7 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
   ShapeComparison comparison(tensor);
   for (std::size_t d = 0; d < dims.size(); ++d) {
     const std::size_t at = d + (d >= skipped ? 1 : 0);
-    comparison.add(at, dims[d].extent);
-    strides[d] = tensor.strides[at];
+    strides[d] = comparison.add(at, dims[d].extent);
   }
   const bool same = (tensor.rank == rank || has_extra) && comparison.is_same();
   if (same && (comparison.is_small() || large_offsets_fit(tensor))) return {};
@@ -115,8 +114,7 @@ Status check_shape(const TensorName& name, const Tensor& tensor, std::span<const
                                    shape_text(dims), extra_text(extra)));
 }
 
-Status check_innermost(const TensorName& name, std::int64_t stride) {
-  if (stride == 1) return {};
+Status internal::bad_innermost(const TensorName& name, std::int64_t stride) {
   return invalid(name, fmt::format("has innermost stride {}; accepted: 1", stride));
 }
 
@@ -146,19 +144,13 @@ Status check_no_overlap(const TensorName& name, const Tensor& tensor) {
   return {};
 }
 
-Status check_absent(const TensorName& name, const Tensor& tensor, std::string_view why) {
-  if (!tensor.present()) return {};
+Status internal::not_absent(const TensorName& name, std::string_view why) {
   return invalid(name, fmt::format("is given; accepted: no tensor, {}", why));
 }
 
-Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
-                   const void** data, long long* stride) {
+Status internal::check_unusual_vector(const TensorName& name, const Tensor& tensor, DType dtype,
+                                      const Dim& dim) {
   CUBINERY_RETURN_IF_ERROR(check_data(name, tensor, dtype));
-  ShapeComparison comparison(tensor);
-  comparison.add(0, dim.extent);
-  *data = tensor.data;
-  *stride = tensor.strides[0];
-  if (comparison.is_usual()) return {};
   std::int64_t same_stride = 0;
   return check_shape(name, tensor, {dim}, ExtraDim::kNone, &same_stride);
 }

@@ -27,17 +27,25 @@ struct Dim {
 // Where a tensor may have one dimension more than it must, of extent 1.
 enum class ExtraDim { kNone, kFirst, kSecond };
 
+// What most tensors are is told without a call; all others are looked at by these.
 namespace internal {
-// check_data() of a tensor without an address, of another dtype, or that is not aligned.
-Status bad_data(const TensorName& name, const Tensor& tensor, DType dtype);
+Status check_unusual_data(const TensorName& name, const Tensor& tensor, DType dtype);
+Status check_unusual_vector(const TensorName& name, const Tensor& tensor, DType dtype,
+                            const Dim& dim);
+Status bad_innermost(const TensorName& name, std::int64_t stride);
+Status not_absent(const TensorName& name, std::string_view why);
 }  // namespace internal
+
+// Of this dtype, at an address that is aligned to elements of any size.
+inline bool has_usual_data(const Tensor& tensor, DType dtype) {
+  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
+  return tensor.dtype == dtype && address != 0 && address % 8 == 0;
+}
 
 // Not null (unless it has no elements), aligned to its elements, of this dtype.
 inline Status check_data(const TensorName& name, const Tensor& tensor, DType dtype) {
-  const auto address = reinterpret_cast<std::uintptr_t>(tensor.data);
-  const auto odd_bytes = static_cast<std::uintptr_t>(size_of(dtype) - 1);  // of a power of two
-  if (tensor.dtype == dtype && address != 0 && (address & odd_bytes) == 0) return {};
-  return internal::bad_data(name, tensor, dtype);
+  if (has_usual_data(tensor, dtype)) return {};
+  return internal::check_unusual_data(name, tensor, dtype);
 }
 
 // Compares a tensor with the shape that it must have, one dimension after the other.
@@ -45,12 +53,13 @@ class ShapeComparison {
  public:
   explicit ShapeComparison(const Tensor& tensor) : tensor_(tensor) {}
 
-  // Dimension `at` of the tensor, which must have this extent.
-  void add(std::size_t at, std::int64_t extent) {
+  // Dimension `at` of the tensor, which must have this extent.  Returns its stride.
+  std::int64_t add(std::size_t at, std::int64_t extent) {
     differences_ |= tensor_.shape[at] ^ extent;
     extents_ |= tensor_.shape[at];
     strides_ |= tensor_.strides[at];
     ++rank_;
+    return tensor_.strides[at];
   }
   // All extents are what they must be, and none is negative.
   bool is_same() const { return differences_ == 0 && extents_ >= 0; }
@@ -82,16 +91,27 @@ inline Status check_shape(const TensorName& name, const Tensor& tensor,
 Status invalid(const TensorName& name, std::string_view what);
 
 // For tensors whose rows are read whole.
-Status check_innermost(const TensorName& name, std::int64_t stride);
+inline Status check_innermost(const TensorName& name, std::int64_t stride) {
+  if (stride == 1) return {};
+  return internal::bad_innermost(name, stride);
+}
 
 // For tensors that are written: no two elements in one place.  Refuses interleaved dimensions, too.
 // Requires: check_shape() is OK.
 Status check_no_overlap(const TensorName& name, const Tensor& tensor);
 
-Status check_absent(const TensorName& name, const Tensor& tensor, std::string_view why);
+inline Status check_absent(const TensorName& name, const Tensor& tensor, std::string_view why) {
+  if (!tensor.present()) return {};
+  return internal::not_absent(name, why);
+}
 
 // One dimension, any stride.
-Status bind_vector(const TensorName& name, const Tensor& tensor, DType dtype, const Dim& dim,
-                   const void** data, long long* stride);
+inline Status check_vector(const TensorName& name, const Tensor& tensor, DType dtype,
+                           const Dim& dim) {
+  ShapeComparison comparison(tensor);
+  comparison.add(0, dim.extent);
+  if (has_usual_data(tensor, dtype) && comparison.is_usual()) return {};
+  return internal::check_unusual_vector(name, tensor, dtype, dim);
+}
 
 }  // namespace cubinery

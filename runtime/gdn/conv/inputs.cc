@@ -79,7 +79,10 @@ bool lies_at_vectors(int elements, DType dtype, const void* data,
 
 Status check_loose_rows(const NamedTensor& tensor, DType dtype, const TokenForm& form,
                         const Dim& heads, const Dim& row, RowStrides* strides) {
-  CUBINERY_RETURN_IF_ERROR(check_tokens(tensor.name, tensor.x, dtype, form, heads, &row, strides));
+  if (!has_usual_tokens(tensor.x, dtype, form, heads.extent, row.extent, strides)) {
+    CUBINERY_RETURN_IF_ERROR(
+        check_tokens(tensor.name, tensor.x, dtype, form, heads, &row, strides));
+  }
   const auto is_one = [&](std::size_t d) {
     return d != TokenForm::kNone && form.dims[d].extent <= 1;
   };

@@ -9,19 +9,13 @@
 
 namespace cubinery::gdn {
 
-Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
-                   std::int64_t limit) {
-  if (count >= 0 && count <= limit) return {};
+Status bad_count(const TensorName& name, std::string_view dim, std::int64_t count,
+                 std::int64_t limit) {
   return invalid(name, fmt::format("has {} = {}; accepted: 0 to {}", dim, count, limit));
 }
 
 Status wrong_rank(const TensorName& name, int rank, std::string_view accepted) {
   return invalid(name, fmt::format("has {} dimensions; accepted: {}", rank, accepted));
-}
-
-Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
-                   StridedVector* vector) {
-  return cubinery::bind_vector(name, x, dtype, dim, &vector->data, &vector->stride);
 }
 
 Status bind_rows_of(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,

@@ -20,13 +20,21 @@ namespace cubinery::gdn {
 // The most that a kernel counts in an int.
 inline constexpr std::int64_t kMaxInt = std::numeric_limits<int>::max();
 
+Status bad_count(const TensorName& name, std::string_view dim, std::int64_t count,
+                 std::int64_t limit);
 // 0 to `limit`; `dim` is what the tensor's number counts: "T".
-Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
-                   std::int64_t limit);
+inline Status check_count(const TensorName& name, std::string_view dim, std::int64_t count,
+                          std::int64_t limit) {
+  if (count >= 0 && count <= limit) return {};
+  return bad_count(name, dim, count, limit);
+}
 Status wrong_rank(const TensorName& name, int rank, std::string_view accepted);
 
-Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
-                   StridedVector* vector);
+inline Status bind_vector(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
+                          StridedVector* vector) {
+  *vector = {.data = x.data, .stride = x.strides[0]};
+  return check_vector(name, x, dtype, dim);
+}
 // A row for each of `dim`, of elements next to each other.
 Status bind_rows_of(const TensorName& name, const Tensor& x, DType dtype, const Dim& dim,
                     const Dim& row, StridedVector* rows);

@@ -8,9 +8,26 @@ namespace {
 // Rows that start at multiples of this are read in whole vectors.
 constexpr std::uint64_t kRowAlignment = 16;
 
-// check_tokens() of any tensor, with a message for those that it refuses.
-Status check_unusual_tokens(const TensorName& name, const Tensor& x, const TokenForm& form,
-                            const Dim& heads, const Dim* row, RowStrides* strides) {
+}  // namespace
+
+// Much of what a launch costs is here.
+bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form, std::int64_t heads,
+                      std::int64_t row, RowStrides* strides) {
+  constexpr unsigned kNone = TokenForm::kNone;
+  const unsigned batch = form.batch, token = form.token, head = form.head;
+  ShapeComparison comparison(x);
+  RowStrides found{.batch = 0, .token = 0, .head = 0, .element = 1};
+  if (batch != kNone) found.batch = comparison.add(batch, form.dims[batch].extent);
+  if (token != kNone) found.token = comparison.add(token, form.dims[token].extent);
+  if (head != kNone) found.head = comparison.add(head, heads);
+  if (row != 0) found.element = comparison.add(form.rank, row);
+  *strides = found;
+  return has_usual_data(x, dtype) && comparison.is_usual() && found.element == 1;
+}
+
+Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                    const Dim& heads, const Dim* row, RowStrides* strides) {
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
   std::array<Dim, 5> dims{form.dims[0], form.dims[1], form.dims[2]};
   std::size_t rank = form.rank;
   dims[form.head] = heads;
@@ -25,35 +42,13 @@ Status check_unusual_tokens(const TensorName& name, const Tensor& x, const Token
   return {};
 }
 
-}  // namespace
-
-// Most of what a launch costs is here: tensors without an extra dimension, with small strides, are
-// told without copying the form.
-Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
-                    const Dim& heads, const Dim* row, RowStrides* strides) {
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, dtype));
-  const std::size_t outer = form.rank;
-  ShapeComparison comparison(x);
-  for (std::size_t d = 0; d < outer; ++d) {
-    comparison.add(d, d == form.head ? heads.extent : form.dims[d].extent);
-  }
-  if (row != nullptr) comparison.add(outer, row->extent);
-  if (!comparison.is_usual()) return check_unusual_tokens(name, x, form, heads, row, strides);
-  const auto stride_of = [&](std::size_t d) { return d == TokenForm::kNone ? 0 : x.strides[d]; };
-  *strides = {.batch = stride_of(form.batch),
-              .token = stride_of(form.token),
-              .head = stride_of(form.head),
-              .element = row != nullptr ? x.strides[outer] : 0};
-  return {};
-}
-
 bool rows_aligned(const Tensor& x) {
-  const auto size = static_cast<std::uint64_t>(size_of(x.dtype));
-  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(x.data);
+  std::uint64_t strides = 0;
   for (std::size_t d = 0; d + 1 < static_cast<std::size_t>(x.rank); ++d) {
-    if (x.shape[d] > 1) bits |= static_cast<std::uint64_t>(x.strides[d]) * size;
+    if (x.shape[d] > 1) strides |= static_cast<std::uint64_t>(x.strides[d]);
   }
-  return bits % kRowAlignment == 0;
+  const std::uint64_t bytes = strides * static_cast<std::uint64_t>(size_of(x.dtype));
+  return (reinterpret_cast<std::uintptr_t>(x.data) | bytes) % kRowAlignment == 0;
 }
 
 }  // namespace cubinery::gdn

@@ -11,16 +11,38 @@ struct RowStrides {
   long long element;  // of a row
 };
 
-// The form's dimensions, `heads` among them where it has those, then `row` if there is one.
-Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
-                    const Dim& heads, const Dim* row, RowStrides* strides);
-
 inline void set(const RowStrides& from, TokenStrides* to) {
   *to = {.batch = from.batch, .token = from.token, .head = from.head};
 }
 inline void set(const RowStrides& from, RequestStrides* to) {
   *to = {.request = from.batch, .head = from.head};
 }
+
+// Whether check_tokens() and, of elements in rows, check_innermost() accept the tensor, as they do
+// most: without an extra dimension, with small strides.  Costs little; false: ask them.  `row`: 0
+// where there is none.
+bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form, std::int64_t heads,
+                      std::int64_t row, RowStrides* strides);
+
+inline bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form,
+                             std::int64_t heads, std::int64_t row, TokenStrides* strides) {
+  RowStrides found;
+  const bool is_usual = has_usual_tokens(x, dtype, form, heads, row, &found);
+  set(found, strides);
+  return is_usual;
+}
+// Of one token of each request: the form is that of requests and heads.
+inline bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form,
+                             std::int64_t heads, std::int64_t row, RequestStrides* strides) {
+  ShapeComparison comparison(x);
+  *strides = {.request = comparison.add(0, form.dims[0].extent), .head = comparison.add(1, heads)};
+  const std::int64_t element = row != 0 ? comparison.add(2, row) : 1;
+  return has_usual_data(x, dtype) && comparison.is_usual() && element == 1;
+}
+
+// The form's dimensions, `heads` among them where it has those, then `row` if there is one.
+Status check_tokens(const TensorName& name, const Tensor& x, DType dtype, const TokenForm& form,
+                    const Dim& heads, const Dim* row, RowStrides* strides);
 
 // Whether all rows start at multiples of 16 bytes.
 bool rows_aligned(const Tensor& x);

@@ -6,6 +6,8 @@
 //
 // Without the problem's tensor every method checks that the caller gives none.  Nothing is
 // allocated, and the table is read by the compiler.
+//
+// An operator calls most methods once, for one tensor: inlined, they are shorter than their calls.
 #pragma once
 
 #include <string_view>
@@ -33,7 +35,10 @@ class Binder {
   static constexpr TensorName kName{kOp, kInfo<kId>.name};
 
   Binder(const Problem& problem, const Args& args, const LaunchExtent& extent)
-      : Binder(problem, args, extent.form(has_heads_first(problem)), extent.sequences_dim()) {}
+      : problem_(problem),
+        args_(args),
+        form_(extent.form(has_heads_first(problem))),
+        sequences_(extent.sequences_dim()) {}
   // `sequences` has the name and the extent of the batch.
   Binder(const Problem& problem, const Args& args, const TokenForm& form, const Dim& sequences)
       : problem_(problem), args_(args), form_(form), sequences_(sequences) {}
@@ -55,6 +60,7 @@ class Binder {
   Dim dim(Axis axis) const {
     if (axis == Axis::kSequences) return sequences_;
     if (axis == Axis::kBounds) return {"N + 1", sequences_.extent + 1};
+    if (axis == Axis::kHeads) return {"heads", heads_};
     return dim_of(problem_, axis);
   }
 
@@ -67,9 +73,9 @@ class Binder {
   // That those are absent that the problem does not have.
   template <TensorId kId, TensorId... kMore>
   Status check_absent() const {
-    const std::string_view why = placed<Args, kId>().why_absent(problem_);
-    if (!why.empty()) {
-      CUBINERY_RETURN_IF_ERROR(cubinery::check_absent(kName<kId>, named<kId>().x, why));
+    if (const Tensor& x = named<kId>().x; x.present()) {
+      const std::string_view why = placed<Args, kId>().why_absent(problem_);
+      if (!why.empty()) return cubinery::check_absent(kName<kId>, x, why);
     }
     if constexpr (sizeof...(kMore) > 0) {
       return check_absent<kMore...>();
@@ -80,7 +86,7 @@ class Binder {
 
   // A number for each of something, or a row.
   template <TensorId kId>
-  Status vector(StridedVector* vector) const {
+  [[gnu::always_inline]] Status vector(StridedVector* vector) const {
     if (!is_due<kId>()) return check_absent<kId>();
     constexpr Axis kRow = kInfo<kId>.axes[1];
     const Tensor& x = named<kId>().x;
@@ -95,19 +101,19 @@ class Binder {
 
   // A row for each token and head, of q, k, v or z.
   template <TensorId kId, class Strides>
-  Status rows(InputRows<Strides>* rows) const {
+  [[gnu::always_inline]] Status rows(InputRows<Strides>* rows) const {
     if (!is_due<kId>()) return check_absent<kId>();
     const Tensor& x = named<kId>().x;
     CUBINERY_RETURN_IF_ERROR(check_tokens_of<kId>(&rows->stride));
     rows->data = x.data;
-    rows->group = problem_.heads.count() / static_cast<int>(dim(kInfo<kId>.axes[2]).extent);
+    rows->group = heads_ / static_cast<int>(dim(kInfo<kId>.axes[2]).extent);
     rows->aligned = rows_aligned(x);
     return {};
   }
 
   // A number for each token, or for each and a head, or a row of them.
   template <TensorId kId, class Strides>
-  Status scalars(Scalars<Strides>* scalars) const {
+  [[gnu::always_inline]] Status scalars(Scalars<Strides>* scalars) const {
     if (!is_due<kId>()) return check_absent<kId>();
     scalars->data = named<kId>().x.data;
     return check_tokens_of<kId>(&scalars->stride);
@@ -115,7 +121,7 @@ class Binder {
 
   // What is written for each token and head.
   template <TensorId kId, class Strides>
-  Status outputs(OutputRows<Strides>* rows) const {
+  [[gnu::always_inline]] Status outputs(OutputRows<Strides>* rows) const {
     if (!is_due<kId>()) return check_absent<kId>();
     CUBINERY_RETURN_IF_ERROR(check_tokens_of<kId>(&rows->stride));
     rows->data = named<kId>().x.data;
@@ -124,7 +130,7 @@ class Binder {
 
   // q, k, v and o.
   template <class Params>
-  Status tokens(Params* params) const {
+  [[gnu::always_inline]] Status tokens(Params* params) const {
     CUBINERY_RETURN_IF_ERROR(rows<TensorId::kQ>(&params->q));
     CUBINERY_RETURN_IF_ERROR(rows<TensorId::kK>(&params->k));
     CUBINERY_RETURN_IF_ERROR(rows<TensorId::kV>(&params->v));
@@ -133,7 +139,7 @@ class Binder {
 
   // Given, or what they are made of.
   template <TensorId kDecay = TensorId::kG, TensorId kStrength = TensorId::kBeta, class Strides>
-  Status gates(GateParams<Strides>* params) const {
+  [[gnu::always_inline]] Status gates(GateParams<Strides>* params) const {
     CUBINERY_RETURN_IF_ERROR(scalars<kDecay>(&params->g));
     CUBINERY_RETURN_IF_ERROR(scalars<kStrength>(&params->beta));
     CUBINERY_RETURN_IF_ERROR(vector<TensorId::kALog>(&params->A_log));
@@ -145,7 +151,7 @@ class Binder {
 
  private:
   template <TensorId kId, class Strides>
-  Status check_tokens_of(Strides* strides) const {
+  [[gnu::always_inline]] Status check_tokens_of(Strides* strides) const {
     if constexpr (kInfo<kId>.axes[2] == Axis::kNone) {
       return check_tokens_of<kId>(without_heads(form_), strides);
     } else {
@@ -154,13 +160,17 @@ class Binder {
   }
   // Elements of rows lie next to each other.
   template <TensorId kId, class Strides>
-  Status check_tokens_of(const TokenForm& form, Strides* strides) const {
-    constexpr Axis kRow = kInfo<kId>.axes[3];
+  [[gnu::always_inline]] Status check_tokens_of(const TokenForm& form, Strides* strides) const {
+    constexpr Axis kHeads = kInfo<kId>.axes[2], kRow = kInfo<kId>.axes[3];
+    const Tensor& x = named<kId>().x;
     const bool has_row = has_axis(problem_, kRow);
-    const Dim heads = dim(kInfo<kId>.axes[2]), row = dim(kRow);
+    const Dim heads = dim(kHeads), row = dim(kRow);
+    if (has_usual_tokens(x, type<kId>(), form, heads.extent, has_row ? row.extent : 0, strides)) {
+      return {};
+    }
     RowStrides found{};
-    CUBINERY_RETURN_IF_ERROR(check_tokens(kName<kId>, named<kId>().x, type<kId>(), form, heads,
-                                          has_row ? &row : nullptr, &found));
+    CUBINERY_RETURN_IF_ERROR(
+        check_tokens(kName<kId>, x, type<kId>(), form, heads, has_row ? &row : nullptr, &found));
     set(found, strides);
     return has_row ? check_innermost(kName<kId>, found.element) : Status();
   }
@@ -169,6 +179,7 @@ class Binder {
   const Args& args_;
   TokenForm form_;
   Dim sequences_;
+  int heads_ = problem_.heads.count();
 };
 
 }  // namespace cubinery::gdn

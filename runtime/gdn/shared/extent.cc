@@ -7,7 +7,7 @@
 namespace cubinery::gdn {
 
 TokenForm LaunchExtent::form(bool heads_first) const {
-  const std::size_t first = varlen ? 0 : 1;  // of tokens and heads
+  const unsigned first = varlen ? 0 : 1;  // of tokens and heads
   TokenForm form{.rank = first + 2,
                  .token = first + (heads_first ? 1 : 0),
                  .head = first + (heads_first ? 0 : 1),

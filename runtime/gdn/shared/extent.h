@@ -14,13 +14,13 @@ namespace cubinery::gdn {
 
 // The dimensions of an operator's tensors of tokens and heads, and which of them is what.
 struct TokenForm {
-  static constexpr std::size_t kNone = 4;  // no such dimension
+  static constexpr unsigned kNone = 4;  // no such dimension
 
   std::array<Dim, 3> dims{};
-  std::size_t rank = 0;       // of dims
-  std::size_t batch = kNone;  // packed tensors have none
-  std::size_t token = kNone;  // one step of decoding has none
-  std::size_t head = kNone;   // each tensor has an extent of its own here, or no such dimension
+  unsigned rank = 0;       // of dims
+  unsigned batch = kNone;  // packed tensors have none
+  unsigned token = kNone;  // one step of decoding has none
+  unsigned head = kNone;   // each tensor has an extent of its own here, or no such dimension
   ExtraDim extra = ExtraDim::kNone;
 };
 
@@ -37,8 +37,8 @@ struct LaunchExtent {
   bool varlen = false;
 
   std::int64_t all_tokens() const { return varlen ? tokens : sequences * tokens; }
-  Dim sequences_dim() const { return {varlen ? "N" : "B", sequences}; }
-  Dim tokens_dim() const { return {varlen ? "total" : "T", tokens}; }
+  Dim sequences_dim() const { return varlen ? Dim{"N", sequences} : Dim{"B", sequences}; }
+  Dim tokens_dim() const { return varlen ? Dim{"total", tokens} : Dim{"T", tokens}; }
   TokenForm form(bool heads_first) const;
 };
 
