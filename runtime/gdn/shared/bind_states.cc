@@ -12,18 +12,37 @@ namespace {
 // State matrices are read and written in vectors of up to 16 bytes.
 constexpr std::int64_t kStateAlignment = 16;
 
+// Apart for the sake of launches.
+[[gnu::noinline]] Status bad_gap(const TensorName& name, std::string_view dim, std::int64_t stride,
+                                 DType dtype, std::int64_t matrix) {
+  return invalid(name, fmt::format("has {} stride {}; accepted: multiples of {} from {} up", dim,
+                                   stride, kStateAlignment / size_of(dtype), matrix));
+}
+
 // Whole vectors between matrices, and no matrix on top of another.
-Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
-                 std::int64_t matrix) {
+inline Status check_gap(const TensorName& name, const Dim& dim, std::int64_t stride, DType dtype,
+                        std::int64_t matrix) {
   if (dim.extent <= 1) return {};
   if (stride * size_of(dtype) % kStateAlignment == 0 && stride >= matrix) return {};
-  return invalid(name, fmt::format("has {} stride {}; accepted: multiples of {} from {} up",
-                                   dim.name, stride, kStateAlignment / size_of(dtype), matrix));
+  return bad_gap(name, dim.name, stride, dtype, matrix);
 }
 
 // A dimension of steps, at least so many, that the tensor may have more of.
 Dim steps_of(const Tensor& x, std::int64_t least) {
   return {"steps", std::max(x.rank > 1 ? x.shape[1] : 0, least)};
+}
+
+// Apart for the sake of launches.
+[[gnu::noinline]] Status check_unusual_states(const TensorName& name, const Tensor& x,
+                                              const StateForm& form, const Dim& outer,
+                                              std::int64_t steps) {
+  CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
+  std::array<Dim, Tensor::kMaxRank> dims{outer, steps_of(x, steps)};
+  const std::size_t inner = steps > 0 ? 2 : 1;
+  std::copy_n(form.inner.begin(), form.rank, dims.begin() + inner);
+  std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
+  return check_shape(name, x, std::span(dims.data(), inner + form.rank), ExtraDim::kNone,
+                     same_strides.data());
 }
 
 // `steps`: as in StepForm; *step is then the stride from one to the next.
@@ -104,32 +123,19 @@ Status check_padding(std::string_view op, const States& states, const PaddingArg
 // Most tensors are told without copying the form.
 Status check_state_shape(const TensorName& name, const Tensor& x, const StateForm& form,
                          const Dim& outer, std::int64_t steps) {
-  const Dim step = steps_of(x, steps);
-  CUBINERY_RETURN_IF_ERROR(check_data(name, x, form.dtype));
   ShapeComparison comparison(x);
-  std::size_t rank = 0;
-  comparison.add(rank++, outer.extent);
-  if (steps > 0) comparison.add(rank++, step.extent);
-  const std::size_t inner = rank;
-  while (rank < inner + form.rank) {
-    comparison.add(rank, form.inner[rank - inner].extent);
-    ++rank;
-  }
-  if (comparison.is_usual()) return {};
-  std::array<Dim, Tensor::kMaxRank> dims{outer, step};
-  std::copy_n(form.inner.begin(), form.rank, dims.begin() + inner);
-  std::array<std::int64_t, Tensor::kMaxRank> same_strides{};
-  return check_shape(name, x, std::span(dims.data(), rank), ExtraDim::kNone, same_strides.data());
+  comparison.add(0, outer.extent);
+  if (steps > 0) comparison.add(1, steps_of(x, steps).extent);
+  const std::size_t inner = steps > 0 ? 2 : 1;
+  for (std::size_t d = 0; d < form.rank; ++d) comparison.add(inner + d, form.inner[d].extent);
+  if (has_usual_data(x, form.dtype) && comparison.is_usual()) return {};
+  return check_unusual_states(name, x, form, outer, steps);
 }
 
-Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written) {
-  if (steps.written > 0 && steps.read == 0) {
-    return invalid(missing,
-                   "is missing; accepted: a tensor, stored_states is every and "
-                   "from_accepted is false");
-  }
-  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
-  return {};
+Status no_steps_in_place(const TensorName& missing) {
+  return invalid(missing,
+                 "is missing; accepted: a tensor, stored_states is every and "
+                 "from_accepted is false");
 }
 
 // No tensor has more than an int holds numbers.
@@ -158,14 +164,21 @@ Status StateBinder::tensors(const StateForm& form, StateParams* params, StateSte
                            .state_out = {op, gdn::tensors::kStateOut.info.name},
                            .in = args.state,
                            .out = args.state_out};
+  std::int64_t checked = -1;  // steps that `state` was checked for
   const auto read = [&](const TensorName& name, const Tensor& x, const Dim& outer,
                         std::int64_t count) {
+    checked = count;
     params->read.data = x.data;
     params->read.slots = outer.extent;
     return check_states(name, x, outer, form, count, &params->read.stride, &strides->read_state);
   };
   const auto write = [&](const TensorName& name, const Tensor& x, const Dim& outer,
                          std::int64_t count) {
+    if (&x == &args.state && count == checked) {  // in place
+      params->written = {.data = x.data, .stride = params->read.stride, .slots = outer.extent};
+      strides->written_state = strides->read_state;
+      return check_no_overlap(name, x);
+    }
     return bind_written_states(name, x, outer, form, count, &params->written,
                                &strides->written_state);
   };

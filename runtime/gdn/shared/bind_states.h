@@ -57,9 +57,15 @@ struct StateTensors {
   const Tensor &in, &out;
 };
 
+Status no_steps_in_place(const TensorName& missing);
 // The steps of what is written in place: those that are read, and no fewer than are written.
 // `missing`: where they would go otherwise.
-Status steps_in_place(const TensorName& missing, const StepForm& steps, std::int64_t* written);
+inline Status steps_in_place(const TensorName& missing, const StepForm& steps,
+                             std::int64_t* written) {
+  if (steps.written > 0 && steps.read == 0) return no_steps_in_place(missing);
+  *written = steps.read == 0 ? 0 : std::max(steps.read, steps.written);
+  return {};
+}
 // How many steps a tensor of dense states or of indices has that there are to start from.
 int readable_steps(const Tensor& x);
 
