@@ -57,9 +57,7 @@ class [[nodiscard]] Status {
   std::string log() && { return error_ ? error_->log : ""; }
 
   // The same error again, for a second owner.
-  Status clone() const {
-    return error_ ? Status(error_->code, error_->message, error_->log) : Status();
-  }
+  Status clone() const { return error_ ? copy() : Status(); }
 
   // OK passes; an error throws Error (see above) or aborts.
   void value() const;
@@ -70,6 +68,8 @@ class [[nodiscard]] Status {
     std::string message;
     std::string log;
   };
+  Status copy() const;  // of an error
+
   std::unique_ptr<const Details> error_;
 };
 

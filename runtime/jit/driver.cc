@@ -75,16 +75,14 @@ Status Driver::check(CUresult result, std::string_view what) const {
                 fmt::format("{}: {} ({}): {}", what, name, static_cast<int>(result), text));
 }
 
-CurrentContext::CurrentContext(const Driver& driver, CUcontext context) : driver_(driver) {
-  CUcontext current = nullptr;
-  if (driver.cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == context) return;
-  status_ = driver.check(driver.cuCtxPushCurrent(context), "cuCtxPushCurrent");
+void CurrentContext::push(CUcontext context) {
+  status_ = driver_.check(driver_.cuCtxPushCurrent(context), "cuCtxPushCurrent");
   pushed_ = status_.ok();
 }
 
-CurrentContext::~CurrentContext() {
+void CurrentContext::pop() const {
   CUcontext popped = nullptr;
-  if (pushed_) driver_.cuCtxPopCurrent(&popped);
+  driver_.cuCtxPopCurrent(&popped);
 }
 
 OutsideCapture::OutsideCapture(const Driver& driver)

@@ -111,13 +111,22 @@ class Driver {
 // already is.
 class CurrentContext {
  public:
-  CurrentContext(const Driver& driver, CUcontext context);
-  ~CurrentContext();
+  CurrentContext(const Driver& driver, CUcontext context) : driver_(driver) {
+    CUcontext current = nullptr;
+    if (driver.cuCtxGetCurrent(&current) != CUDA_SUCCESS || current != context) push(context);
+  }
+  ~CurrentContext() {
+    if (pushed_) pop();
+  }
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;
   const Status& status() const { return status_; }
+  const Driver& driver() const { return driver_; }
 
  private:
+  void push(CUcontext context);
+  void pop() const;
+
   const Driver& driver_;
   Status status_;
   bool pushed_ = false;

@@ -33,7 +33,7 @@ struct Kernel::State {
 };
 
 // The context of the kernel's device, current on this thread for the lifetime of what is returned.
-// Launches and tensor maps make it current themselves; around several of them it is done once.
+// Launches make it current themselves; around several of them it is done once.
 inline CurrentContext with_context_of(const Kernel& kernel) {
   const Device& device = *kernel.state().device;
   return CurrentContext(device.driver(), device.context());

@@ -24,4 +24,6 @@ const char* to_string(Code code) {
   return "?";
 }
 
+Status Status::copy() const { return {error_->code, error_->message, error_->log}; }
+
 }  // namespace cubinery

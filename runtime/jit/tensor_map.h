@@ -3,11 +3,10 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 #include "cubinery/dtype.h"
-#include "cubinery/kernel.h"
 #include "cubinery/tensor_map.h"
+#include "runtime/jit/driver.h"
 
 namespace cubinery {
 
@@ -22,8 +21,8 @@ struct BoxedTensor {
   int swizzle_bytes = 128;  // 128 or 64: common/hopper/wgmma.cuh
 };
 
-// For launches of `kernel`.  nullopt: TMA cannot read the tensor, which needs addresses and
-// strides in multiples of 16 bytes, among other things.
-std::optional<TensorMap> tensor_map(const Kernel& kernel, const BoxedTensor& tensor);
+// Without a current context the driver makes no map.  False: TMA cannot read the tensor, which
+// needs addresses and strides in multiples of 16 bytes, among other things.
+bool make_tensor_map(const CurrentContext& current, const BoxedTensor& tensor, TensorMap* map);
 
 }  // namespace cubinery

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "codegen/arch.h"
+#include "runtime/jit/kernel_state.h"
 #include "runtime/jit/tensor_map.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/gpu/cases.h"
@@ -289,11 +290,13 @@ TEST_CASE("Runtime.TensorMapsAreMadeOnAnyThread", "[gpu]") {
   const DeviceBuffer rows(gpu(), 64 * 128 * 2);
   bool made = false;
   std::thread([&] {
-    made = tensor_map(kernel, {.data = rows.data(),
-                               .extents = {128, 1, 64, 1},
-                               .strides = {1, 128, 128, 0},
-                               .box = {64, 1, 32, 1}})
-               .has_value();
+    TensorMap map{};
+    made = make_tensor_map(with_context_of(kernel),
+                           {.data = rows.data(),
+                            .extents = {128, 1, 64, 1},
+                            .strides = {1, 128, 128, 0},
+                            .box = {64, 1, 32, 1}},
+                           &map);
   }).join();
   CHECK(made);
 }

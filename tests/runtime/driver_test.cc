@@ -9,6 +9,7 @@
 
 #include "cubinery/context.h"
 #include "gdn_decode/fields.h"
+#include "runtime/jit/kernel_state.h"
 #include "runtime/jit/tensor_map.h"
 #include "tests/catch.h"
 #include "tests/data/fake_driver.h"
@@ -487,16 +488,16 @@ TEST_CASE("ATensorMapHasStridesInBytes", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
   const Kernel kernel = context.get(loading.spec).value();
-  const auto map = tensor_map(kernel, boxed(4096));
-  REQUIRE(map);
+  TensorMap map{};
+  REQUIRE(make_tensor_map(with_context_of(kernel), boxed(4096), &map));
   std::uintptr_t address = 0;
-  std::memcpy(&address, map->bytes, sizeof(address));
+  std::memcpy(&address, map.bytes, sizeof(address));
   CHECK(address == 4096);
   // That of a dimension of one element may be anything.
   BoxedTensor one = boxed(4096);
   one.extents[1] = 1;
   one.strides[1] = 3;
-  CHECK(tensor_map(kernel, one));
+  CHECK(make_tensor_map(with_context_of(kernel), one, &map));
   CHECK(loading.fake->map_strides ==
         std::vector<std::vector<cuuint64_t>>{{256, 1024, 102400}, {16, 1024, 102400}});
 }
@@ -505,16 +506,17 @@ TEST_CASE("WhatTheCopyEngineCannotReadHasNoTensorMap", "[cpu]") {
   Loading loading;
   const Context context = loading.context();
   const Kernel kernel = context.get(loading.spec).value();
-  CHECK_FALSE(tensor_map(kernel, boxed(4096 + 8)));
+  TensorMap map{};
+  CHECK_FALSE(make_tensor_map(with_context_of(kernel), boxed(4096 + 8), &map));
   for (const std::int64_t stride :
        {std::int64_t{0}, std::int64_t{-512}, std::int64_t{516}, std::int64_t{1} << 39}) {
     BoxedTensor strided = boxed(4096);
     strided.strides[2] = stride;
-    CHECK_FALSE(tensor_map(kernel, strided));
+    CHECK_FALSE(make_tensor_map(with_context_of(kernel), strided, &map));
   }
   CHECK(loading.fake->map_strides.empty());
   loading.fake->encode = CUDA_ERROR_INVALID_VALUE;
-  CHECK_FALSE(tensor_map(kernel, boxed(4096)));
+  CHECK_FALSE(make_tensor_map(with_context_of(kernel), boxed(4096), &map));
 }
 
 TEST_CASE("ALaunchThatCudaRefusesIsADriverError", "[cpu]") {

@@ -122,7 +122,7 @@ class KernelsRunner final : public PrefillRunner {
     const CurrentContext current = with_context_of(scan_);
     CUBINERY_RETURN_IF_ERROR(current.status().clone());
     const Kernel& scan =
-        scan_by_threads_ && !map_tensors(extent, &params.scan) ? *scan_by_threads_ : scan_;
+        scan_by_threads_ && !map_tensors(current, extent, &params.scan) ? *scan_by_threads_ : scan_;
     const bool makes_wy = keys_.scan.makes_wy && &scan == &scan_;
     if (makes_wy) {
       params.scan.gates = params.chunks.gates;
@@ -135,7 +135,7 @@ class KernelsRunner final : public PrefillRunner {
                          stay ? std::max(sm_count_, 1) : kMost);
     }
     if (slots == 0) return launch_scan(scan, stream, args.enable_pdl, params.scan);
-    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.enable_pdl, slots, params.chunks));
+    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.enable_pdl, slots, &params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
     return launch_scan(scan, stream, enable_pdl_, params.scan);
@@ -219,7 +219,7 @@ class KernelsRunner final : public PrefillRunner {
     };
     if (slots == 0) step.continues = false;
     if (is_due(Step::kStart) && slots > 0) {
-      CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, enable_pdl, slots, params->chunks));
+      CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, enable_pdl, slots, &params->chunks));
       enable_pdl = enable_pdl_;
     }
     for (const Step which : {Step::kStart, Step::kCarry, Step::kFinish}) {
@@ -232,49 +232,50 @@ class KernelsRunner final : public PrefillRunner {
   }
 
   // False: TMA cannot read or write one of them.
-  bool map_tensors(const PrefillExtent& extent, GdnPrefillScanParams* params) const {
+  bool map_tensors(const CurrentContext& current, const PrefillExtent& extent,
+                   GdnPrefillScanParams* params) const {
     const GdnPrefillScanKey& key = keys_.scan;
     const int key_row = swizzled_key_bytes(key.key_dim, key.dtype);
     return extent.tokens > 0 &&
-           map_rows(extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
+           map_rows(current, extent, params->q, params->q.group, key.dtype, key.key_dim, key_row,
                     &params->q_map) &&
-           map_rows(extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
+           map_rows(current, extent, params->k, params->k.group, key.dtype, key.key_dim, key_row,
                     &params->k_map) &&
-           map_rows(extent, params->v, params->v.group, key.dtype, key.value_dim,
+           map_rows(current, extent, params->v, params->v.group, key.dtype, key.value_dim,
                     kSwizzledValueBytes, &params->v_map) &&
            (size_of(key.output_dtype) != 2 ||
-            map_rows(extent, params->o, 1, key.output_dtype, key.value_dim, kSwizzledValueBytes,
-                     &params->o_map));
+            map_rows(current, extent, params->o, 1, key.output_dtype, key.value_dim,
+                     kSwizzledValueBytes, &params->o_map));
   }
 
   // Boxes of a chunk's rows, of `row_bytes` of a row.
   template <class Rows>
-  bool map_rows(const PrefillExtent& extent, const Rows& rows, int group, DType dtype, int dim,
-                int row_bytes, TensorMap* map) const {
+  bool map_rows(const CurrentContext& current, const PrefillExtent& extent, const Rows& rows,
+                int group, DType dtype, int dim, int row_bytes, TensorMap* map) const {
     const std::int64_t sequences = problem_.varlen ? 1 : extent.sequences;
-    const auto made = tensor_map(
-        scan_, {.data = rows.data,
-                .dtype = dtype,
-                .extents = {dim, problem_.heads.count() / group, extent.tokens, sequences},
-                .strides = {1, rows.stride.head, rows.stride.token, rows.stride.batch},
-                .box = {row_bytes / 2, 1, chunk_size(), 1},
-                .swizzle_bytes = row_bytes});
-    if (made) *map = *made;
-    return made.has_value();
+    return make_tensor_map(
+        current,
+        {.data = rows.data,
+         .dtype = dtype,
+         .extents = {dim, problem_.heads.count() / group, extent.tokens, sequences},
+         .strides = {1, rows.stride.head, rows.stride.token, rows.stride.batch},
+         .box = {row_bytes / 2, 1, chunk_size(), 1},
+         .swizzle_bytes = row_bytes},
+        map);
   }
 
   Status launch_chunks(Stream stream, bool enable_pdl, std::int64_t slots,
-                       GdnPrefillChunksParams params) const {
-    params.slots = static_cast<int>(slots);
-    params.heads_per_block =
+                       GdnPrefillChunksParams* params) const {
+    params->slots = static_cast<int>(slots);
+    params->heads_per_block =
         heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
-    std::int64_t blocks = slots * (problem_.heads.count() / params.heads_per_block);
+    std::int64_t blocks = slots * (problem_.heads.count() / params->heads_per_block);
     if (problem_.inputs.decay == Decay::kChannel) {
       const std::int64_t resident = std::int64_t{sm_count_} * resident_blocks(keys_.chunks);
       blocks = std::min(blocks, std::max<std::int64_t>(resident, 1));
     }
     return chunks_.launch(
-        stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, params);
+        stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, *params);
   }
 
   // `most`: blocks.
