@@ -15,13 +15,10 @@ Status bind_norm_eps(std::string_view op, std::optional<float> given, std::strin
 
 template <class Args, class Strides>
 Status bind_norm(const Binder<Args>& bind, NormParams<Strides>* params) {
-  const std::string_view why = tensors::kZ.why_absent(bind.problem());
-  if (!why.empty() && !bind.args().norm_eps) {
-    return bind.template check_absent<TensorId::kZ, TensorId::kNormWeight>();
-  }
   CUBINERY_RETURN_IF_ERROR(bind.template rows<TensorId::kZ>(&params->z));
   CUBINERY_RETURN_IF_ERROR(bind.template vector<TensorId::kNormWeight>(&params->weight));
-  return bind_norm_eps(Binder<Args>::kOp, bind.args().norm_eps, why, &params->eps);
+  return bind_norm_eps(Binder<Args>::kOp, bind.args().norm_eps,
+                       tensors::kZ.why_absent(bind.problem()), &params->eps);
 }
 
 }  // namespace cubinery::gdn

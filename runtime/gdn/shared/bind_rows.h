@@ -24,20 +24,13 @@ inline void set(const RowStrides& from, RequestStrides* to) {
 bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form, std::int64_t heads,
                       std::int64_t row, RowStrides* strides);
 
-inline bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form,
-                             std::int64_t heads, std::int64_t row, TokenStrides* strides) {
+template <class Strides>
+bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form, std::int64_t heads,
+                      std::int64_t row, Strides* strides) {
   RowStrides found;
   const bool is_usual = has_usual_tokens(x, dtype, form, heads, row, &found);
   set(found, strides);
   return is_usual;
-}
-// Of one token of each request: the form is that of requests and heads.
-inline bool has_usual_tokens(const Tensor& x, DType dtype, const TokenForm& form,
-                             std::int64_t heads, std::int64_t row, RequestStrides* strides) {
-  ShapeComparison comparison(x);
-  *strides = {.request = comparison.add(0, form.dims[0].extent), .head = comparison.add(1, heads)};
-  const std::int64_t element = row != 0 ? comparison.add(2, row) : 1;
-  return has_usual_data(x, dtype) && comparison.is_usual() && element == 1;
 }
 
 // The form's dimensions, `heads` among them where it has those, then `row` if there is one.
