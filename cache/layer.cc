@@ -46,12 +46,14 @@ Status Layer::check_listed(Env& env) const {
 
 EntryFile Layer::read(Env& env, std::string_view name, const Trust& trust) {
   EntryFile file = read_once(env, name, trust);
-  return reopen_stale(env, trust) ? read_once(env, name, trust) : file;
+  if (reopen_stale(env, trust)) return read_once(env, name, trust);
+  return file;
 }
 
 std::optional<Identity> Layer::read_identity(Env& env, std::string_view name, const Trust& trust) {
   std::optional<Identity> identity = read_identity_once(env, name);
-  return reopen_stale(env, trust) ? read_identity_once(env, name) : identity;
+  if (reopen_stale(env, trust)) return read_identity_once(env, name);
+  return identity;
 }
 
 bool Layer::reopen_stale(Env& env, const Trust& trust) {
