@@ -169,15 +169,14 @@ Ladder::Ladder(Wanted wanted, Results results)
     if (known != asked.end()) return known->second;
     return asked.emplace_back(&values, wanted_.usable(values)).second;
   };
-  // Neighbours are mostly for one problem: it is asked for once.
-  const std::string* before = nullptr;
-  Wanted::Match match{};
+  // Results are for a few problems: each is asked for once.
+  std::map<std::string_view, Wanted::Match> matches;
   for (const TuningResult& result : *results_) {
     const Setting& setting = result.setting;
     if (setting.op != wanted_.op) continue;
-    if (before == nullptr || *before != setting.problem) match = wanted_.match(setting.problem);
-    before = &setting.problem;
-    const std::optional<Kin> kin = kin_of(setting.gpu, match);
+    const auto [match, is_first] = matches.try_emplace(setting.problem);
+    if (is_first) match->second = wanted_.match(setting.problem);
+    const std::optional<Kin> kin = kin_of(setting.gpu, match->second);
     if (!kin) continue;
     if (!is_usable(decision_of(result).configuration)) {
       count("of configurations that cannot be used here");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
+#include <utility>
 
 namespace cubinery {
 namespace {
@@ -75,15 +77,12 @@ TuningResult result_of(const EmbeddedResult& from) {
 std::vector<TuningResult> embedded_results(
     const std::function<bool(std::string_view, std::string_view)>& is_wanted) {
   std::vector<TuningResult> results;
-  const EmbeddedResult* before = nullptr;
-  bool wanted = !is_wanted;
+  // They are for a few problems: each is asked for once.
+  std::map<std::pair<std::string_view, std::string_view>, bool> asked;
   for (const EmbeddedResult* from = internal::kEmbeddedResults; from->op != nullptr; ++from) {
-    // Neighbours are mostly for one problem: it is asked for once.
-    const bool is_next = before == nullptr || std::string_view(before->op) != from->op ||
-                         std::string_view(before->problem) != from->problem;
-    if (is_wanted && is_next) wanted = is_wanted(from->op, from->problem);
-    before = from;
-    if (wanted) results.push_back(result_of(*from));
+    const auto [wanted, is_first] = asked.try_emplace({from->op, from->problem});
+    if (is_first) wanted->second = !is_wanted || is_wanted(from->op, from->problem);
+    if (wanted->second) results.push_back(result_of(*from));
   }
   return results;
 }
