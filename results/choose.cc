@@ -15,19 +15,15 @@
 namespace cubinery {
 namespace {
 
-// The parts of "name=value;name=value".
-std::vector<std::pair<std::string_view, std::string_view>> fields_of(std::string_view fixed) {
-  std::vector<std::pair<std::string_view, std::string_view>> fields;
-  while (!fixed.empty()) {
-    const std::string_view part = fixed.substr(0, fixed.find(';'));
-    fixed.remove_prefix(std::min(part.size() + 1, fixed.size()));
-    const std::size_t equals = std::min(part.find('='), part.size());
-    fields.emplace_back(part.substr(0, equals), part.substr(std::min(equals + 1, part.size())));
-  }
-  return fields;
+// Takes the first "name=value" of "name=value;name=value" away.
+std::string_view take_part(std::string_view* fixed) {
+  const std::string_view part = fixed->substr(0, fixed->find(';'));
+  fixed->remove_prefix(std::min(part.size() + 1, fixed->size()));
+  return part;
 }
 
-// Without fields_of(): every result is asked for a handful of values.
+std::string_view name_in(std::string_view part) { return part.substr(0, part.find('=')); }
+
 std::optional<std::string_view> value_of(std::string_view fixed, std::string_view name) {
   for (std::size_t at = fixed.find(name); at != fixed.npos; at = fixed.find(name, at + 1)) {
     if (at != 0 && fixed[at - 1] != ';') continue;
@@ -37,13 +33,19 @@ std::optional<std::string_view> value_of(std::string_view fixed, std::string_vie
   return std::nullopt;
 }
 
-// "gate=log, beta=one": what a result's problem has and ours has not.
-std::string differing_fields(std::string_view theirs, std::string_view ours) {
-  std::vector<std::string> texts;
-  for (const auto& [name, value] : fields_of(theirs)) {
-    if (value_of(ours, name) != value) texts.push_back(fmt::format("{}={}", name, value));
+// {"gate=log", "beta=one"}: what their problem has and ours has not.
+std::vector<std::string_view> differing_parts(std::string_view theirs, std::string_view ours) {
+  std::vector<std::string_view> differing;
+  // Mostly both have the same fields in the same order: then none is searched for.
+  for (std::string_view rest = ours; !theirs.empty();) {
+    const std::string_view part = take_part(&theirs);
+    if (part == take_part(&rest)) continue;
+    const std::string_view name = name_in(part);
+    if (value_of(ours, name) != part.substr(std::min(name.size() + 1, part.size()))) {
+      differing.push_back(part);
+    }
   }
-  return fmt::format("{}", fmt::join(texts, ", "));
+  return differing;
 }
 
 // What id_of() says, without the price of a digest.
@@ -95,10 +97,11 @@ Wanted::Match Wanted::match(std::string_view their_problem) const {
   // Most results are for problems that differ here already.
   const bool is_outlined = std::all_of(outline.begin(), outline.end(), same);
   if (!is_outlined) return Match::kNone;
-  const auto is_same_field = [&](const auto& field) { return same(field.first); };
-  const auto ours = fields_of(problem), theirs = fields_of(their_problem);
-  if (std::all_of(ours.begin(), ours.end(), is_same_field) &&
-      std::all_of(theirs.begin(), theirs.end(), is_same_field)) {
+  const auto is_same_part = [&](std::string_view part) { return same(name_in(part)); };
+  const auto ours = differing_parts(problem, their_problem);
+  const auto theirs = differing_parts(their_problem, problem);
+  if (std::all_of(ours.begin(), ours.end(), is_same_part) &&
+      std::all_of(theirs.begin(), theirs.end(), is_same_part)) {
     return Match::kSame;
   }
   return outline.empty() ? Match::kNone : Match::kOutline;
@@ -372,7 +375,7 @@ std::string Ladder::why(const Nearest& nearest) const {
   text += " for " + to_text(setting.features);
   if (nearest.is_similar) {
     text += fmt::format(" of a similar problem ({})",
-                        differing_fields(setting.problem, wanted_.problem));
+                        fmt::join(differing_parts(setting.problem, wanted_.problem), ", "));
   }
   text += gain(result, decision_of(result));
   if (!nearest.is_here) {
