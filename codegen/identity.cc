@@ -34,7 +34,8 @@ std::string print(const Identity& identity, std::size_t labels) {
   std::string text = first_line();
   for (std::size_t i = 0; i < labels; ++i) {
     const std::string& value = identity.*kLabels[i].member;
-    text += fmt::format("{} {}:{}\n", kLabels[i].name, value.size(), value);
+    text.append(kLabels[i].name).append(" ").append(std::to_string(value.size()));
+    text.append(":").append(value).append("\n");
   }
   return text;
 }
@@ -113,9 +114,7 @@ std::string_view without_key_value(std::string_view options) {
 }
 
 std::string text_of(const XXH128_hash_t& hash) {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, hash);
-  return fmt::format("{:02x}", fmt::join(canonical.digest, ""));
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace
