@@ -305,12 +305,14 @@ __device__ void copy_by_threads(const GdnPrefillScanParams& p, const Unit& unit,
   dev::copy_bytes<stage_factor_bytes(kKey), kThreads>(factors_at(to), wy + kFactors);
 }
 
-// Waits for the copies of the chunk whose turn it is, of this thread or of TMA.
+// Waits for the copies of the chunk whose turn it is, of this thread or of TMA; with producers, all
+// but its values.
 __device__ void wait_for_copies(const Turn& turn) {
-  if constexpr (kTma) {
-    // the WY factors that is made comes behind the rows that it is made from.
-    if (producers(kKey) > 0) dev::wait_for_phase(made_at(turn.stage), turn.parity);
-    dev::wait_for_phase(values_at(turn.stage), turn.parity);
+  if constexpr (producers(kKey) > 0) {
+    // WY factors come behind the rows that they are made from.
+    dev::wait_for_phase(made_at(turn.stage), turn.parity);
+  } else if constexpr (kTma) {
+    dev::wait_for_phase(filled_at(turn.stage), turn.parity);
   } else {
     dev::wait_copies<kKey.stages - 2>();
   }
@@ -414,25 +416,19 @@ __device__ float opaque_one() {
   return one;
 }
 
-// The chunk in stage `in`, which is at `stage`.  `at_first` and `at_last` are called while the
-// first products run and the last ones, `write` as soon as `o` has the outputs.
+// The chunk whose turn it is, in a stage that is at `stage`.  `at_first` and `at_last` are called
+// while the first products run and the last ones, `write` as soon as `o` has the outputs.
 template <bool kOutputs, class Place, class First, class Last, class Write>
-__device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage, int in,
-                                   Place place, First at_first, Last at_last, Write write) {
-  const unsigned wy = factors_at(in) - kFactors;
-  // K S, and Q S behind it.  S decays meanwhile: rounding it leaves room for that.
+__device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigned stage,
+                                   const Turn& turn, Place place, First at_first, Last at_last,
+                                   Write write) {
+  const unsigned wy = factors_at(turn.stage) - kFactors;
+  // K S, and Q S behind it.
   dev::Acc products[kOutputs ? 2 * kTokens : kTokens];
-  float decay;
-  if constexpr (!kChannels) dev::load_shared(decay, wy + kWy.decay);
   Tile s[kKeys];
 #pragma unroll
   for (int k = 0; k < kKeys; ++k) {
     s[k] = dev::round_to<kKey.dtype>(state.tiles[k]);
-    if constexpr (kChannels) {
-      scale_columns(state.tiles[k], Factors(wy, channel_factors().decay, k));
-    } else {
-      scale(state.tiles[k], decay);
-    }
     // Two at a time, which start as soon as they can.
     if (k % 2 == 0) continue;
     dev::start_products();
@@ -446,6 +442,19 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
     dev::commit_products();
   }
   at_first();
+  // S decays meanwhile.  Its factor is loaded behind the fence of at_first(): with one that is
+  // there before, compilers put the multiplications in front of the products.
+  float decay;
+  if constexpr (!kChannels) dev::load_shared(decay, wy + kWy.decay);
+#pragma unroll
+  for (int k = 0; k < kKeys; ++k) {
+    if constexpr (kChannels) {
+      scale_columns(state.tiles[k], Factors(wy, channel_factors().decay, k));
+    } else {
+      scale(state.tiles[k], decay);
+    }
+  }
+  if constexpr (producers(kKey) > 0) dev::wait_for_phase(values_at(turn.stage), turn.parity);
   // What the products are needed for is at hand when they end.
   Tile given[kTokens];
   Factors k_in[kTokens];
@@ -489,8 +498,8 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   if constexpr (kOutputs) {
     multiply_lower<true>(o, values, stage + kWyAt + kMatrix);
     dev::commit_products();
-    // The state has decayed since its last products: else compilers put this here, and warn.
-    if constexpr (producers(kKey) > 0 || kChannels) dev::start_products();
+    // The state has decayed since its last products.
+    dev::start_products();
   }
 #pragma unroll
   for (int i = 0; i < kTokens; ++i) {
@@ -557,7 +566,7 @@ __device__ int run_chunks_by_wgmma(State& state, const GdnPrefillScanParams& p, 
     const auto at_last = [&] {
       if constexpr (!kTma) copy_by_threads(p, unit, chunk + kKey.stages - 1, turn->last());
     };
-    run_chunk_by_wgmma<kOutputs>(state, o, stage, turn->stage, place, at_first, at_last, [&] {
+    run_chunk_by_wgmma<kOutputs>(state, o, stage, *turn, place, at_first, at_last, [&] {
       if constexpr (kWrites) {
         if (!has_tail) stage_outputs(o, stage_at(turn->stage), place);
       } else {
