@@ -22,7 +22,7 @@ std::string_view take_part(std::string_view* fixed) {
   return part;
 }
 
-std::string_view name_in(std::string_view part) { return part.substr(0, part.find('=')); }
+std::string_view name_of_part(std::string_view part) { return part.substr(0, part.find('=')); }
 
 std::optional<std::string_view> value_of(std::string_view fixed, std::string_view name) {
   for (std::size_t at = fixed.find(name); at != fixed.npos; at = fixed.find(name, at + 1)) {
@@ -40,7 +40,7 @@ std::vector<std::string_view> differing_parts(std::string_view theirs, std::stri
   for (std::string_view rest = ours; !theirs.empty();) {
     const std::string_view part = take_part(&theirs);
     if (part == take_part(&rest)) continue;
-    const std::string_view name = name_in(part);
+    const std::string_view name = name_of_part(part);
     if (value_of(ours, name) != part.substr(std::min(name.size() + 1, part.size()))) {
       differing.push_back(part);
     }
@@ -97,7 +97,7 @@ Wanted::Match Wanted::match(std::string_view their_problem) const {
   // Most results are for problems that differ here already.
   const bool is_outlined = std::all_of(outline.begin(), outline.end(), same);
   if (!is_outlined) return Match::kNone;
-  const auto is_same_part = [&](std::string_view part) { return same(name_in(part)); };
+  const auto is_same_part = [&](std::string_view part) { return same(name_of_part(part)); };
   const auto ours = differing_parts(problem, their_problem);
   const auto theirs = differing_parts(their_problem, problem);
   if (std::all_of(ours.begin(), ours.end(), is_same_part) &&
