@@ -53,9 +53,11 @@ struct Tune {
 
   void add_to(CLI::App& app);
   int run() const;
-  Result<std::vector<TuneSpace>> plan(const std::string& for_arch, LeftOuts* left_out) const;
+  Result<std::vector<TuneSpace>> plan(const Options& options, const std::string& for_arch,
+                                      LeftOuts* left_out) const;
   // Its part that `report` names.
-  Result<std::vector<TuneSpace>> plan_part(const std::string& for_arch, TuneReport* report) const;
+  Result<std::vector<TuneSpace>> plan_part(const Options& options, const std::string& for_arch,
+                                           TuneReport* report) const;
   Result<std::string> arch_of_gpu(const Options& options) const;
   int show_plan(const Options& options, TuneReport report) const;
   int measure(const Options& options, TuneReport report) const;
@@ -101,9 +103,12 @@ void Tune::add_to(CLI::App& app) {
   app.footer(std::string(kTuneExamples) + "\n\n" + kModelHelp);
 }
 
-Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts* left_out) const {
+Result<std::vector<TuneSpace>> Tune::plan(const Options& options, const std::string& for_arch,
+                                          LeftOuts* left_out) const {
   if (!results.empty()) {
-    if (problems.is_empty() && shapes.is_empty()) return plan_tuning_again(results, for_arch);
+    if (problems.is_empty() && shapes.is_empty()) {
+      return plan_tuning_again(results, for_arch, options.paths);
+    }
     return Status(Code::kInvalidArgument,
                   "--results names problems and shapes; accepted: no other option for them");
   }
@@ -123,16 +128,17 @@ Result<std::vector<TuneSpace>> Tune::plan(const std::string& for_arch, LeftOuts*
   }
   const Result<ShapeGrid> grid = shapes.grid(wanted);
   if (!grid) return grid.error().clone();
-  Result<std::vector<TuneSpace>> spaces = plan_tuning(*requests, *grid, for_arch, left_out);
+  Result<std::vector<TuneSpace>> spaces =
+      plan_tuning(*requests, *grid, for_arch, options.paths, left_out);
   if (spaces && spaces->empty()) {
     return Status(Code::kInvalidArgument, fmt::format("no problem is for {}", for_arch));
   }
   return spaces;
 }
 
-Result<std::vector<TuneSpace>> Tune::plan_part(const std::string& for_arch,
+Result<std::vector<TuneSpace>> Tune::plan_part(const Options& options, const std::string& for_arch,
                                                TuneReport* report) const {
-  Result<std::vector<TuneSpace>> spaces = plan(for_arch, &report->left_out);
+  Result<std::vector<TuneSpace>> spaces = plan(options, for_arch, &report->left_out);
   if (!spaces) return spaces;
   return select_shard(*std::move(spaces), report->shard);
 }
@@ -155,7 +161,7 @@ int Tune::finish(const std::string& text, const nlohmann::ordered_json& document
 int Tune::show_plan(const Options& options, TuneReport report) const {
   const Result<std::string> named = arch_of_gpu(options);
   if (!named) return usage_error(named.error());
-  const Result<std::vector<TuneSpace>> spaces = plan_part(*named, &report);
+  const Result<std::vector<TuneSpace>> spaces = plan_part(options, *named, &report);
   if (!spaces) return usage_error(spaces.error());
   report.left_out.print();
   report.arch = *named;
@@ -166,7 +172,7 @@ int Tune::measure(const Options& options, TuneReport report) const {
   const auto start = std::chrono::steady_clock::now();
   const Result<Context> context = Context::create(options);
   if (!context) return usage_error(context.error());
-  Result<std::vector<TuneSpace>> spaces = plan_part(context->arch(), &report);
+  Result<std::vector<TuneSpace>> spaces = plan_part(options, context->arch(), &report);
   if (!spaces) return usage_error(spaces.error());
   report.left_out.print();
   const Result<GpuIdentity> gpu = gpu_identity(*context);

@@ -55,11 +55,12 @@ struct ShapeCandidate {
 // Spaces while they are gathered.
 class Gatherer {
  public:
-  explicit Gatherer(const Target& target) : target_(target) {}
+  Gatherer(const Target& target, const std::vector<std::string>& paths)
+      : target_(target), paths_(paths) {}
 
   // Shapes without head counts: those of the problem count.
   Status add(const Request& request, const std::vector<Shape>& shapes) {
-    const Result<TuningSpace> space = tuning_space(request.asked.problem, target_);
+    const Result<TuningSpace> space = tuning_space(request.asked.problem, target_, paths_);
     if (!space) return in_request(request, space.error());
     const std::size_t at = index_of(*space, request.asked.problem);
     ++spaces_[at].problems;
@@ -111,6 +112,7 @@ class Gatherer {
   }
 
   Target target_;
+  const std::vector<std::string>& paths_;
   std::map<std::pair<std::string, std::string>, std::size_t> index_;  // (op, problem) -> place
   std::vector<TuneSpace> spaces_;
   std::vector<std::vector<ShapeCandidate>> candidates_;  // of each space, one for each bucket
@@ -142,15 +144,16 @@ std::size_t TuneSpace::shapes() const {
 
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                                            const ShapeGrid& grid, std::string_view arch,
+                                           const std::vector<std::string>& paths,
                                            LeftOuts* left_out) {
   const Result<Target> target = target_named(arch);
   if (!target) return target.error().clone();
   const auto is_left_out = [&](const Request& request) {
     return std::any_of(requests.begin(), requests.end(), [&](const Request& other) {
-      return stands_in(other, request) && tuning_space(other.asked.problem, *target);
+      return stands_in(other, request) && tuning_space(other.asked.problem, *target, paths);
     });
   };
-  Gatherer gatherer(*target);
+  Gatherer gatherer(*target, paths);
   for (const Request& request : requests) {
     if (!request.arch.empty() && request.arch != arch) continue;
     const Result<std::vector<Shape>> shapes = shapes_in(request, grid);
@@ -193,10 +196,11 @@ std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& 
 }
 
 Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,
-                                                 std::string_view arch) {
+                                                 std::string_view arch,
+                                                 const std::vector<std::string>& paths) {
   const Result<Target> target = target_named(arch);
   if (!target) return target.error().clone();
-  Gatherer gatherer(*target);
+  Gatherer gatherer(*target, paths);
   for (const std::string& file : files) {
     const Result<std::vector<ResultLine>> lines = result_lines(file);
     if (!lines) return lines.error().clone();

@@ -41,11 +41,12 @@ struct TuneSpace {
 // Spaces and buckets in the order in which requests and shapes name them first.  Of the shapes of
 // one bucket the one nearest to its middle is measured, of those equally near the first.  Requests
 // for another architecture than `arch` are left out, as are those in whose place another stands and
-// that no path computes there: these go to *left_out.
+// that no path computes there: these go to *left_out.  `paths`: Options::paths.
 //
 // kInvalidArgument: `arch` is not known, or a problem has none of the grid's shapes.
 Result<std::vector<TuneSpace>> plan_tuning(const std::vector<Request>& requests,
                                            const ShapeGrid& grid, std::string_view arch,
+                                           const std::vector<std::string>& paths = {},
                                            LeftOuts* left_out = nullptr);
 
 // The shard's share of the spaces, in their order: whole ones, whose settings must agree in what
@@ -59,6 +60,7 @@ std::vector<TuneSpace> select_shard(std::vector<TuneSpace> spaces, const Shard& 
 // kInvalidArgument: `arch` is not known, a file has no result, or a result is of no problem that
 // the library has; kIo: a file cannot be read.
 Result<std::vector<TuneSpace>> plan_tuning_again(const std::vector<std::string>& files,
-                                                 std::string_view arch);
+                                                 std::string_view arch,
+                                                 const std::vector<std::string>& paths = {});
 
 }  // namespace cubinery

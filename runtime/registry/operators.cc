@@ -114,10 +114,11 @@ KnownResults known_results(const Context& context, std::string_view op) {
   return known_results_of(context, op, path_kernels(op));
 }
 
-Result<TuningSpace> tuning_space(const Problem& problem, const Target& target) {
+Result<TuningSpace> tuning_space(const Problem& problem, const Target& target,
+                                 const std::vector<std::string>& paths) {
   return std::visit(
       [&](const auto& p) -> Result<TuningSpace> {
-        const auto planner = Planner<std::decay_t<decltype(p)>>::create(p, target);
+        const auto planner = Planner<std::decay_t<decltype(p)>>::create(p, target, paths);
         if (!planner) return planner.error().clone();
         return planner->space();
       },

@@ -63,7 +63,9 @@ PathKernels path_kernels(std::string_view op);
 // All results of an operator that this context may use.  Requires: `op` as above.
 KnownResults known_results(const Context& context, std::string_view op);
 
-// What there is to choose from on such a GPU.  Errors of Planner::create().
-Result<TuningSpace> tuning_space(const Problem& problem, const Target& target);
+// What there is to choose from on such a GPU, with these Options::paths.  Errors of
+// Planner::create().
+Result<TuningSpace> tuning_space(const Problem& problem, const Target& target,
+                                 const std::vector<std::string>& paths = {});
 
 }  // namespace cubinery

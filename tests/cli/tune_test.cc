@@ -125,6 +125,17 @@ TEST_CASE("shapes of one bucket are measured once", "[cpu]") {
   CHECK(plan[0].shapes() == 4);
 }
 
+TEST_CASE("a plan has the paths that options leave", "[cpu]") {
+  const ShapeGrid grid{{"tokens", {512}}, {"sequences", {1}}};
+  const std::vector<Request> requests{request_of(gdn::PrefillProblem{})};
+  const auto configurations = [&](const std::vector<std::string>& paths) {
+    return plan_tuning(requests, grid, "sm_90a", paths).value()[0].configurations;
+  };
+  const std::size_t portable = configurations({"gdn_prefill=portable"});
+  CHECK(portable > 0);
+  CHECK(portable + configurations({"gdn_prefill=-portable"}) == configurations({}));
+}
+
 TEST_CASE("problems that differ in heads share a space", "[cpu]") {
   const ShapeGrid grid{{"batch", {1, 2}}, {"tokens", {512}}, {"sequences", {1}}};
   const auto plan = plan_tuning({request_of(decode_with(16, 32)), request_of(decode_with(8, 16)),
