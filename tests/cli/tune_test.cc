@@ -4,10 +4,12 @@
 #include <sstream>
 #include <tuple>
 
+#include "cache/env.h"
 #include "cli/shapes.h"
 #include "cli/tune_plan.h"
 #include "cli/tune_progress.h"
 #include "cli/tune_report.h"
+#include "results/record_file.h"
 #include "results/shape.h"
 #include "tests/cli/run_cli.h"
 
