@@ -125,6 +125,7 @@ void sweep_row(const Session& session, const Problem& problem, const Row& row,
   }
   const RowLaunches<Problem> launches(gpu, problem, row, workspace_bytes);
   std::vector<TimedLaunch> timed;
+  timed.reserve(operators.size());
   for (const auto& one : operators) {
     timed.emplace_back([&](Stream stream, int set) { return launches.launch(one, stream, set); });
   }
@@ -139,9 +140,9 @@ void sweep_row(const Session& session, const Problem& problem, const Row& row,
 
 // Calls f(problem, row, identity) for each row.
 template <class Problem, class F>
-void for_each_row(const std::string& op, const std::vector<Row>& rows, const Arguments& arguments,
+void for_each_row(const std::string& op, std::vector<Row> rows, const Arguments& arguments,
                   const F& f) {
-  for (Row row : rows) {
+  for (Row& row : rows) {
     const auto problem = Problem::from_json(problem_json(row, Problem{}.to_json())).value();
     if constexpr (std::is_same_v<Problem, gdn::DecodeProblem>) {
       row["enable_pdl"] = arguments.has("--enable_pdl");

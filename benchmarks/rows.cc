@@ -79,14 +79,15 @@ std::vector<Row> rows_of(const ordered_json& set, const Row& fixed, const Argume
   }
   const ordered_json instead = replacements(arguments, set);
   // A name that no axis has is one more.
-  for (const auto& [name, values] : instead.items()) {
+  for (const auto& replaced : instead.items()) {
+    const std::string& name = replaced.key();
     const bool known = std::any_of(axes.begin(), axes.end(), [&](const ordered_json& axis) {
       return (axis.is_object() ? axis
               : axis.empty()   ? ordered_json()
                                : axis.front())
           .contains(name);
     });
-    if (!known) axes.push_back({{name, values}});
+    if (!known) axes.push_back({{name, replaced.value()}});
   }
   std::vector<Row> rows{fixed};
   for (const ordered_json& axis : axes) {
@@ -112,14 +113,16 @@ std::vector<Row> chosen_rows(const std::string& op, const Arguments& arguments) 
   std::vector<std::string> names = split(arguments.get("--rows"));
   std::string accepted;
   for (const auto& [name, set] : sets.items()) {
-    accepted += (accepted.empty() ? "" : ", ") + name;
+    accepted.append(accepted.empty() ? "" : ", ").append(name);
     if (!arguments.has("--rows") && !set.value("if_named", false)) names.push_back(name);
+  }
+  const auto unknown = std::find_if(names.begin(), names.end(),
+                                    [&](const std::string& name) { return !sets.contains(name); });
+  if (unknown != names.end()) {
+    throw std::runtime_error("--rows " + *unknown + "; accepted: " + accepted);
   }
   std::vector<Row> rows;
   for (const std::string& name : names) {
-    if (!sets.contains(name)) {
-      throw std::runtime_error("--rows " + name + "; accepted: " + accepted);
-    }
     for (Row& row : rows_of(sets.at(name), known.at("fixed"), arguments)) {
       rows.push_back(std::move(row));
     }

@@ -45,6 +45,7 @@ Status tune_space(const Context& context, const TuneSettings& settings, TunedSpa
 TuneOutcome run_tuning(const Context& context, std::vector<TuneSpace> plan,
                        const TuneSettings& settings) {
   std::vector<std::size_t> buckets;
+  buckets.reserve(plan.size());
   for (const TuneSpace& space : plan) buckets.push_back(space.buckets.size());
   const InterruptNote note;
   TuneProgressLine line(stderr, isatty(STDERR_FILENO) == 1, buckets);

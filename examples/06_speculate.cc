@@ -120,6 +120,7 @@ int main() {
   // When the model is loaded: where each layer leaves what a commit reads.
   const std::vector<Layer> layers(kLayers);
   std::vector<gdn::CommitLayer> verified;
+  verified.reserve(layers.size());
   for (const Layer& layer : layers) verified.push_back(layer.verified());
   const std::vector<std::int64_t> words = commit.table(verified).value();
   const Tensor table =

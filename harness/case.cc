@@ -393,10 +393,11 @@ std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, TensorId tenso
   const std::byte* const from = memory[place.piece].data() + place.byte;
   const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
   std::vector<Real> matrix;
-  matrix.reserve(idx(problem_.key_dim * problem_.value_dim));
+  matrix.reserve(idx(std::int64_t{problem_.key_dim} * problem_.value_dim));
   for (int i = 0; i < problem_.key_dim; ++i) {
     for (int j = 0; j < problem_.value_dim; ++j) {
-      const int e = kv ? i * problem_.value_dim + j : j * problem_.key_dim + i;
+      const std::int64_t e =
+          kv ? std::int64_t{i} * problem_.value_dim + j : std::int64_t{j} * problem_.key_dim + i;
       matrix.push_back(load(problem_.states.dtype, from + e * size_of(problem_.states.dtype)));
     }
   }

@@ -26,12 +26,12 @@ std::vector<float> pattern_of(const TensorInfo& info, const GdnProblem& problem,
   if (has_channels) return draw(0, kRowsOfChannels);
   const bool by_head = info.kind == TensorKind::kScalars || info.kind == TensorKind::kHeads;
   if (!by_head) return draw(0, GdnPatterns::kRows);
-  const std::size_t rows = info.kind == TensorKind::kHeads ? 1 : GdnPatterns::kRows;
+  const std::int64_t rows = info.kind == TensorKind::kHeads ? 1 : GdnPatterns::kRows;
   const std::size_t heads = idx(problem.heads.count());
   std::vector<float> numbers;
   for (std::size_t h = 0; h < heads; ++h) {
     const std::vector<float> drawn = draw(static_cast<std::int64_t>(h), rows);
-    const std::size_t width = drawn.size() / rows;
+    const std::size_t width = drawn.size() / idx(rows);
     numbers.resize(drawn.size() * heads);
     for (std::size_t i = 0; i < drawn.size(); ++i) {
       numbers[(i / width * heads + h) * width + i % width] = drawn[i];

@@ -92,6 +92,7 @@ class Checked<gdn::ConvProblem> {
 
   Result<Check> run(const std::vector<gdn::Conv>& operators, const Values&) {
     std::vector<ConvCheck::Launch> launches;
+    launches.reserve(operators.size());
     for (const gdn::Conv& conv : operators) {
       launches.push_back(
           [&conv](Stream stream, const gdn::ConvArgs& args) { return conv.launch(stream, args); });

@@ -60,7 +60,8 @@ const char* SystemCalls::hit() const { return watch.hit; }
 
 }  // namespace cubinery::test
 
-// The linker's names.  NOLINTBEGIN(bugprone-reserved-identifier)
+// The linker's names.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming)
 #define CUBINERY_WRAP(result, name, parameters, arguments, failure) \
   result __real_##name parameters;                                  \
   result __wrap_##name parameters;                                  \
@@ -156,4 +157,4 @@ int __wrap_close(int fd) {
 }
 
 }  // extern "C"
-// NOLINTEND(bugprone-reserved-identifier)
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)

@@ -5,6 +5,7 @@
 
 #include "capi/arguments.h"
 #include "capi/handles.h"
+#include "cubinery/gdn.h"
 #include "tests/cache/child.h"
 #include "tests/cache/temp_dir.h"
 #include "tests/capi/cancel.h"

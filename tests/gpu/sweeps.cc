@@ -225,11 +225,11 @@ std::vector<gdn::Commit> on_every_path(const gdn::CommitProblem& problem) {
 }
 
 void run_case(const gdn::VerifyProblem& problem, const CaseShape& shape, CaseOptions options) {
-  run_by(problem, shape, options, on_every_path(problem));
+  run_by(problem, shape, std::move(options), on_every_path(problem));
 }
 
 void run_case(const gdn::CommitProblem& problem, const CaseShape& shape, CaseOptions options) {
-  run_by(problem, shape, options, on_every_path(problem));
+  run_by(problem, shape, std::move(options), on_every_path(problem));
 }
 
 std::vector<std::size_t> cover(const std::vector<std::vector<std::string>>& rows) {

@@ -54,11 +54,11 @@ std::vector<TunedValue> wide_with(const DecodeProblem& problem,
 }
 
 template <class Problem, class Size>
-TuningResult made_up(const Problem& problem, const Size& size, std::vector<TunedValue> values,
-                     const GpuIdentity& gpu) {
+TuningResult made_up(const Problem& problem, const Size& size,
+                     const std::vector<TunedValue>& values, const GpuIdentity& gpu) {
   return test::made_up_result(planner_of(problem).space(),
-                              features_at(problem, point_of(problem, size)), std::move(values),
-                              "13.0.88", "t1", gpu);
+                              features_at(problem, point_of(problem, size)), values, "13.0.88",
+                              "t1", gpu);
 }
 
 TuningResult decode_result(const DecodeProblem& problem, std::int64_t states,
@@ -67,8 +67,9 @@ TuningResult decode_result(const DecodeProblem& problem, std::int64_t states,
                               "13.0.88", "t1", gpu);
 }
 TuningResult prefill_result(const PrefillProblem& problem, const PrefillSize& size,
-                            std::vector<TunedValue> values, const GpuIdentity& gpu = fake_gpu()) {
-  return made_up(problem, size, std::move(values), gpu);
+                            const std::vector<TunedValue>& values,
+                            const GpuIdentity& gpu = fake_gpu()) {
+  return made_up(problem, size, values, gpu);
 }
 
 template <class Problem>

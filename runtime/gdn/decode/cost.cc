@@ -75,7 +75,8 @@ double decode_us(const GdnDecodeKey& key, std::int64_t states, const Target& tar
 
   const double memory = std::max(warps * bytes / copy_rate(target),
                                  us_of(fullest * bytes / kL2BytesPerClock, target));
-  const double next = (key.warp_v / key.held_v - 1) * kDecodeNextUs;
+  const int rounds = key.warp_v / key.held_v;
+  const double next = (rounds - 1) * kDecodeNextUs;
   const double latency =
       is_one_wave ? 0 : fullest / (resident * key.warps) * (kDecodeLatencyUs + next);
   const double conv = key.conv.is_there() ? fullest / key.warps * kDecodeConvCycles : 0;

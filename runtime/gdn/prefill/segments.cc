@@ -30,9 +30,10 @@ SegmentRule::SegmentRule(const PrefillProblem& problem, const GdnPrefillScanKey&
                                               : 0),
       keeps_all_states_(problem.context_parallel),
       segments_grow_slowly_(scan.wgmma),
-      places_(std::max<std::int64_t>(
-          std::int64_t{sm_count} * warps_per_sm / (problem.heads.count() * (scan.value_dim / 16)),
-          1)) {}
+      places_(
+          std::max<std::int64_t>(std::int64_t{sm_count} * warps_per_sm /
+                                     (std::int64_t{problem.heads.count()} * (scan.value_dim / 16)),
+                                 1)) {}
 
 int SegmentRule::chunks(std::int64_t tokens, std::int64_t longest) const {
   if (fixed_tokens_ > 0) return fixed_tokens_ / chunk_size_;
