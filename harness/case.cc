@@ -393,7 +393,7 @@ std::vector<Real> GdnCase::matrix_values(const GdnMemory& memory, TensorId tenso
   const std::byte* const from = memory[place.piece].data() + place.byte;
   const bool kv = problem_.states.layout == gdn::StateLayout::kKV;
   std::vector<Real> matrix;
-  matrix.reserve(idx(std::int64_t{problem_.key_dim} * problem_.value_dim));
+  matrix.reserve(matrix_elements());
   for (int i = 0; i < problem_.key_dim; ++i) {
     for (int j = 0; j < problem_.value_dim; ++j) {
       const std::int64_t e =
@@ -413,8 +413,12 @@ std::span<const std::byte> GdnCase::bytes(const GdnMemory& memory, TensorId tens
   return std::span(piece).subspan(kGuardBytes, piece.size() - 2 * kGuardBytes);
 }
 
+std::size_t GdnCase::matrix_elements() const {
+  return idx(problem_.key_dim) * idx(problem_.value_dim);
+}
+
 std::size_t GdnCase::matrix_bytes() const {
-  return idx(problem_.key_dim) * idx(problem_.value_dim) * idx(size_of(problem_.states.dtype));
+  return matrix_elements() * idx(size_of(problem_.states.dtype));
 }
 
 }  // namespace cubinery

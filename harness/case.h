@@ -167,6 +167,7 @@ class GdnCase {
                                   std::int64_t h) const;
   // A tensor without its guard bands.
   std::span<const std::byte> bytes(const GdnMemory& memory, TensorId tensor) const;
+  std::size_t matrix_elements() const;
   std::size_t matrix_bytes() const;
 
   // What sequence n is expected to do, its state and the checks of its indices.
@@ -241,6 +242,7 @@ class GdnCase {
                         const GdnReference& expected, const GdnMemory& after) const;
   std::string fault(const std::vector<Row>& rows, const GdnMemory& after) const;
   std::string row_fault(std::int64_t n, RowKind kind, const GdnMemory& after) const;
+  std::size_t output_row_bytes() const;  // of a token and head
   void forgive(const GdnMemory& after, const Place& place, std::size_t count,
                GdnMemory* expected) const;
   void forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,

@@ -166,7 +166,7 @@ std::vector<Real> GdnCase::initial_state(std::int64_t n, std::int64_t h) const {
   if (problem_.states.has_initial && !is_fresh(n)) {
     return matrix_values<Real>(memory_, TensorId::kState, slots_of(n).read, h);
   }
-  return std::vector<Real>(idx(std::int64_t{problem_.key_dim} * problem_.value_dim));
+  return std::vector<Real>(matrix_elements());
 }
 template std::vector<double> GdnCase::initial_state(std::int64_t, std::int64_t) const;
 template std::vector<float> GdnCase::initial_state(std::int64_t, std::int64_t) const;
@@ -271,7 +271,7 @@ GdnDeviations GdnCase::compare(std::int64_t n, std::int64_t h, const Row& row,
       deviation.o.add_actual(actual[idx(d)], *o++, {n, h, t, d, 0});
     }
   }
-  const auto elements = idx(std::int64_t{problem_.key_dim} * problem_.value_dim);
+  const std::size_t elements = matrix_elements();
   const std::vector<Checkpoint> all = checkpoints(n);
   for (std::size_t c = 0; c * elements < expected.checkpoints.size(); ++c) {
     const auto number = static_cast<std::int64_t>(c);
@@ -324,15 +324,17 @@ void GdnCase::forgive(const GdnMemory& after, const Place& place, std::size_t co
               count);
 }
 
+std::size_t GdnCase::output_row_bytes() const {
+  return idx(problem_.value_dim) * idx(size_of(problem_.output_dtype));
+}
+
 // All that the sequence may write.
 void GdnCase::forgive_written(std::int64_t n, const Row& row, const GdnMemory& after,
                               GdnMemory* expected) const {
-  const std::size_t row_bytes =
-      idx(std::int64_t{problem_.value_dim} * size_of(problem_.output_dtype));
   for (std::int64_t h = 0; h < heads_; ++h) {
     const bool has_rows = row.kind != RowKind::kSkipped && options_.has_outputs;
     for (std::int64_t t = 0; t < length(n) && has_rows; ++t) {
-      forgive(after, row_at(TensorId::kO, n, t, h), row_bytes, expected);
+      forgive(after, row_at(TensorId::kO, n, t, h), output_row_bytes(), expected);
     }
     if (row.writes()) forgive(after, matrix_at(target(), row.write, h), matrix_bytes(), expected);
     for (const Checkpoint& one : row.runs() ? checkpoints(n) : std::vector<Checkpoint>()) {
@@ -378,7 +380,7 @@ std::string GdnCase::fault(const std::vector<Row>& rows, const GdnMemory& after)
     const std::int64_t written = options_.has_outputs ? tokens_ * heads_ : 0;
     for (std::int64_t unit = 0; unit < written; ++unit) {
       forgive(after, layout_.row_at(TensorId::kO, 0, unit / heads_, unit % heads_),
-              idx(std::int64_t{problem_.value_dim} * size_of(problem_.output_dtype)), &expected);
+              output_row_bytes(), &expected);
     }
   } else {
     for (std::int64_t n = 0; n < sequences_; ++n) {
