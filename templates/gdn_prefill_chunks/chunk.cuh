@@ -25,6 +25,7 @@ struct Chunk {
   long long batch;
   long long first;  // token
   int tokens;       // fewer than kChunk at the end of a sequence
+  int number, of;   // in its sequence, which has so many
 };
 
 // The chunk of a slot.  No tokens: the slot is not used.
@@ -47,7 +48,9 @@ __device__ Chunk chunk_of(const GdnPrefillChunksParams& p, int slot) {
   if (tokens > kChunk) tokens = kChunk;
   return {.batch = sequence.batch,
           .first = sequence.first + first,
-          .tokens = inside ? static_cast<int>(tokens) : 0};
+          .tokens = inside ? static_cast<int>(tokens) : 0,
+          .number = static_cast<int>(slot - sequence.slot),
+          .of = static_cast<int>((sequence.tokens + kChunk - 1) / kChunk)};
 }
 
 // Copies a chunk's rows of k or q.

@@ -25,6 +25,7 @@ static_assert(cubinery::valid(kKey), "gdn_prefill_chunks: key outside the tuning
 
 #include "gdn_prefill_chunks/channels.cuh"
 #include "gdn_prefill_chunks/chunk.cuh"
+#include "gdn_prefill_chunks/decays.cuh"
 
 namespace {
 
@@ -144,6 +145,19 @@ __device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk
   }
 }
 
+// What they decay, and no more.
+__device__ void make_head_decays(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
+                                 int first_head) {
+  Gates gates;
+  load_gates(gates, p, chunk, first_head);
+  store_gates(gates, p, chunk.tokens, first_head);
+  // Orders a head's gates before their reading, by the same warp.
+  __syncwarp();
+  for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
+    store_decay(p, chunk, slot, first_head + i, gates_of(i));
+  }
+}
+
 // Writes the place of sequence n in the order, with the whole block.
 __device__ void rank_sequence(const GdnPrefillChunksParams& p, int n) {
   dev::rank_sequence<kKey.cu_seqlens_dtype, threads(kKey)>(n, p.cu_seqlens, p.sequences, p.tokens,
@@ -169,8 +183,11 @@ __device__ void make_wy_of_heads(const GdnPrefillChunksParams& p, int slot, int 
   }
   const Chunk chunk = chunk_of(p, slot);
   if (chunk.tokens == 0) return;  // all threads
-
-  make_head_wy(p, chunk, slot, first_head);
+  if constexpr (kKey.only_decays) {
+    make_head_decays(p, chunk, slot, first_head);
+  } else {
+    make_head_wy(p, chunk, slot, first_head);
+  }
 }
 __device__ void make_wy_of_pairs(const GdnPrefillChunksParams& p) {
   if constexpr (kKey.varlen) {

@@ -19,6 +19,10 @@ struct GdnPrefillChunksKey {
   DType cu_seqlens_dtype = DType::kI32;
   bool varlen = false;
 
+  // Leaves a ChunkDecay (common/chunk/wy.h), and no WY factors.  Every row of k starts at a
+  // multiple of 16 bytes.
+  bool only_decays = false;
+
   // Tuned.
   int chunk_size = 32;  // tokens
   int warps = 2;        // per block
@@ -32,6 +36,7 @@ constexpr int threads(const GdnPrefillChunksKey& key) { return key.warps * 32; }
 // Shared memory: k and q of the chunk, later overwritten by the fp32 tiles of both products and by
 // each warp's scratch.
 constexpr int tile_area_bytes(const GdnPrefillChunksKey& key) {
+  if (key.only_decays) return 0;
   const int rows = 2 * key.chunk_size * padded_row(key.key_dim, key.dtype) * size_of(key.dtype);
   const int tiles = 2 * lower_tiles(key.chunk_size) * 16 * 16 * 4;
   const int used = tiles + key.warps * kInverseScratchBytes;
@@ -117,6 +122,7 @@ constexpr int shared_bytes(const GdnPrefillChunksKey& key) {
 
 // Blocks of a multiprocessor that registers must suffice for.
 constexpr int resident_blocks(const GdnPrefillChunksKey& key) {
+  if (key.only_decays) return 32 / key.warps;
   if (key.inputs.decay != gdn::Decay::kChannel) return 1;
   return loads_pairs_ahead(key) ? 3 : 2;
 }
@@ -134,6 +140,12 @@ constexpr const char* why_invalid(const GdnPrefillChunksKey& key) {
     if (key.chunk_size > 32) return "decay = channel needs chunk_size = 16 or 32";
     if (key.warps != 4) return "decay = channel needs warps = 4";
   }
+  if (key.only_decays) {
+    if (key.inputs.decay != gdn::Decay::kHead) return "only_decays needs decay = head";
+    if (key.chunk_size != 32) return "only_decays needs chunk_size = 32";
+    if (key.key_dim != 128 || size_of(key.dtype) != 2)
+      return "only_decays needs key_dim = 128 and dtype = bf16 or f16";
+  }
   // The largest block of any architecture so far.
   if (shared_bytes(key) > 227 * 1024) return "the chunk passes 227 KiB of shared memory";
   return nullptr;
@@ -145,7 +157,7 @@ struct GdnPrefillChunksParams {
   InputRows<TokenStrides> q, k;
   GateParams<TokenStrides> gates;
   StridedVector cu_seqlens;
-  void* wy;          // [chunk_slots][heads] of wy_bytes()
+  void* wy;          // [chunk_slots][heads] of wy_bytes(), or of ChunkDecay
   int* order;        // [sequences], varlen: written; see common/chunk/sequences.cuh
   unsigned* zeroed;  // [counters]: set to 0, for the kernels behind this one
   long long counters;
@@ -157,6 +169,7 @@ struct GdnPrefillChunksParams {
   int heads_per_block;  // divides heads and the groups of q and k; at most kMaxHeadsPerBlock
   float scale;
   float lower_bound;
+  int segment_chunks;  // with only_decays: as SegmentParams::chunks
 };
 
 }  // namespace cubinery

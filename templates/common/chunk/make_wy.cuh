@@ -98,6 +98,12 @@ struct TokenFactors {
   }
 };
 
+// The logarithm of max(1, |1 - beta k^2|).  NOTE: fmaxf would drop a NaN.
+__device__ inline float log2_growth(float beta, float k_squared) {
+  const float factor = fabsf(1.0f - beta * k_squared);
+  return factor <= 1.0f ? 0.0f : __log2f(factor);
+}
+
 enum Product { kKeys, kQueries };  // k k^T, q k^T
 
 struct WyShape {
@@ -254,12 +260,6 @@ struct WyMaker {
   // Element (i, i) of fp32 tiles.
   static __device__ float diagonal(const float* tiles, int i) {
     return tiles[lower_tile(i / 16, i / 16) * 256 + tile_element<DType::kF32>(i % 16, i % 16)];
-  }
-
-  // The logarithm of max(1, |1 - beta k^2|).  NOTE: fmaxf would drop a NaN.
-  static __device__ float log2_growth(float beta, float k_squared) {
-    const float factor = fabsf(1.0f - beta * k_squared);
-    return factor <= 1.0f ? 0.0f : __log2f(factor);
   }
 };
 

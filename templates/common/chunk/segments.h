@@ -45,6 +45,16 @@ constexpr Cut cut_on_grid(int chunks, int of_segment) {
           .chunks = of_segment};
 }
 
+// A state that has been multiplied by no more than 2^-kForgottenBits counts as forgotten: half a
+// unit in fp32's last place.
+inline constexpr float kForgottenBits = 24.0f;
+
+// Chunks in front of a segment that may forget what is in front of them, at most: a warp looks at
+// them, and a run that warms up is to be short.
+constexpr int forgetting_chunks(const Cut& cut) {
+  return cut.chunks / 2 < 32 ? cut.chunks / 2 : 32;
+}
+
 // The segments of sequence n have numbers from its first token / tokens of a segment + n on; a
 // launch has at most this many.
 constexpr long long segment_slots(long long tokens, long long sequences, long long segment_tokens) {

@@ -76,6 +76,12 @@ constexpr ChunkWy chunk_wy(int chunk_size, DType dtype) {
   return wy;
 }
 
+// All that gdn_prefill_chunks leaves of a chunk and head with `only_decays`.
+struct ChunkDecay {
+  float decay;
+  float bound;  // of chunks that may forget what is in front of them (segments.h)
+};
+
 // With a decay for each channel: matrices of a row for each token, as products read them from
 // shared memory (wy_rows.cuh), where they are copied as they lie.  Queries are rows behind keys in
 // one of them.
