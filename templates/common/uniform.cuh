@@ -21,18 +21,18 @@ __device__ inline unsigned uniform_address(unsigned address) {
   return __reduce_or_sync(0xffffffffu, address);
 }
 
-// The bits that any warp of the block has; each has the same x in all lanes.  For all threads;
-// `shared` is kWarps words of shared memory.
-template <int kWarps>
-__device__ unsigned or_over_block(unsigned x, unsigned* shared) {
+// The bits that any of kWarps warps has; each has the same x in all lanes.  For all their threads,
+// whose barrier is `sync`; `shared` is kWarps words of shared memory.
+template <int kWarps, class Sync>
+__device__ unsigned or_over_warps(unsigned x, unsigned* shared, Sync sync) {
   if (threadIdx.x % 32 == 0) shared[threadIdx.x / 32] = x;
   // Orders the words before their reading.
-  __syncthreads();
+  sync();
   unsigned bits = 0;
 #pragma unroll
   for (int i = 0; i < kWarps; ++i) bits |= static_cast<volatile unsigned*>(shared)[i];
   // Orders the reading before the words' next use.
-  __syncthreads();
+  sync();
   return bits;
 }
 

@@ -237,8 +237,9 @@ class TmaCopier {
     dev::copy_run(stage + kUpdates, wy + channel_factors().updates, kKeyRowsBytes, barrier);
   }
   __device__ void bring_values(const GdnPrefillScanParams& p, int chunk, int to) const {
-    if (!has_values()) return;
+    // With producers the barrier's phases go on also where there are none.
     if (producers(kKey) > 0) dev::expect_bytes(values_at(to), value_bytes());
+    if (!has_values()) return;
     for_each_box_of_values([&](int column, int place) {
       dev::copy_box(stage_at(to) + kValues + place, p.v_map, at_.column + column, at_.v_head,
                     token_of(chunk), at_.row, values_at(to));
@@ -363,7 +364,7 @@ class KeptPlaceOfValues {
     return stage + first_ + SwizzledValues::at(16 * i, 0);
   }
 
- private:
+ protected:
   unsigned first_;
 };
 

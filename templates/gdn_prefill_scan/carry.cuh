@@ -18,6 +18,17 @@ constexpr int kResults = kSlices + kKey.key_dim / kColumns;  // blocks that find
 // With context_parallel N and D are another launch's, and so are those who wait for states.
 constexpr bool kCounts = !kKey.context_parallel;
 
+// With producers the threads that compute carry; else all of the block do.
+constexpr int kCarrying = producers(kKey) > 0 ? kComputing : threads(kKey);
+// A barrier of theirs.
+__device__ void sync_carrying() {
+  if constexpr (producers(kKey) > 0) {
+    sync_computing();
+  } else {
+    __syncthreads();
+  }
+}
+
 // The state behind a segment, once it is there.  For all threads.
 __device__ void load_state_behind(State& state, const GdnPrefillScanParams& p, const Unit& unit,
                                   long long result) {
@@ -140,7 +151,7 @@ class TmaCarrier {
     }
     dev::show_to_tma();
     // Orders the barriers before their use.
-    __syncthreads();
+    sync_carrying();
   }
 
   __device__ void carry(State& state, const GdnPrefillScanParams& p, const Unit& unit,
@@ -273,7 +284,7 @@ class TmaCarrier {
 // Of segments `first` to first + 31, a bit for each that a state is carried to.  For all threads.
 __device__ unsigned segments_carried_to(const GdnPrefillScanParams& p, const Unit& unit,
                                         const Segment& segment, int first) {
-  constexpr int kWarps = threads(kKey) / 32;
+  constexpr int kWarps = kCarrying / 32;
   constexpr int kEach = (32 + kWarps - 1) / kWarps;
   const int warp = threadIdx.x / 32;
   const int last = segment.cut.segments - 1;
@@ -286,7 +297,7 @@ __device__ unsigned segments_carried_to(const GdnPrefillScanParams& p, const Uni
   }
   // Not where TMA copies to: that would need another fence.
   unsigned char* const words = shared + (kKey.wgmma ? carry_bytes(kKey) - 4 * kWarps : 0);
-  return dev::or_over_block<kWarps>(carried, reinterpret_cast<unsigned*>(words));
+  return dev::or_over_warps<kWarps>(carried, reinterpret_cast<unsigned*>(words), sync_carrying);
 }
 
 // Carries the states of the unit's sequence, from every segment whose state is known to those

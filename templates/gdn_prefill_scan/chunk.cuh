@@ -30,7 +30,10 @@ constexpr int kSize = size_of(kKey.dtype);
 constexpr int kRow = key_row_elements(kKey);
 constexpr int kValueRow = padded_row(kColumns, kKey.dtype);
 constexpr ChunkWy kWy = chunk_wy(kChunk, kKey.dtype);
-constexpr int kWyBytes = wy_bytes(kKey);
+// What the first kernel leaves of a chunk and head.
+constexpr int kWyBytes = producers(kKey) > 0 ? sizeof(ChunkDecay) : wy_bytes(kKey);
+constexpr int kDecayAt = producers(kKey) > 0 ? 0 : kWy.decay;
+constexpr int kBoundAt = producers(kKey) > 0 ? 4 : kWy.bound;
 // With a decay for each channel the WY factors are these instead.
 constexpr bool kChannels = has_channel_decays(kKey);
 consteval ChannelWy channel_factors() { return channel_wy(kChunk, kKey.key_dim, kKey.dtype); }

@@ -28,7 +28,8 @@ struct GdnPrefillScanKey {
   bool context_parallel = false;  // with segments: in three launches: common/chunk/steps.h
   bool wgmma = false;             // products by wgmma, only on sm_90a; else by mma.sync
   bool threads_copy = false;      // with wgmma: for tensors that TMA cannot read or write
-  bool makes_wy = false;          // with wgmma: needs no gdn_prefill_chunks
+  bool makes_wy = false;          // with wgmma: needs none of gdn_prefill_chunks, with segments
+                                  // decays (only_decays)
   gdn::Inputs inputs{};           // with makes_wy; else no more of it than `decay`
 
   // Tuned.  Results depend on chunk_size, not on the others.
@@ -107,10 +108,14 @@ constexpr int producer_bytes(const GdnPrefillScanKey& key) {
 // through many units (units.cuh), and keeps what it works on and what comes next, each with two
 // barriers, and the order of up to kMostRanked sequences.
 inline constexpr int kUnits = 8;
-inline constexpr int kWorkBytes = 144;
 inline constexpr int kMostRanked = 256;
+// With segments also what units leave for each other, and in place of the order two barriers more
+// and 16 bytes of zeros (tickets.cuh).
+constexpr int work_bytes(const GdnPrefillScanKey& key) { return key.segments ? 208 : 144; }
 constexpr int plan_bytes(const GdnPrefillScanKey& key) {
-  if (key.makes_wy) return kUnits * (kWorkBytes + 16) + kMostRanked * 2;
+  if (key.makes_wy) {
+    return kUnits * (work_bytes(key) + 16) + (key.segments ? 2 * 8 + 16 : kMostRanked * 2);
+  }
   return key.wgmma ? 48 : 0;
 }
 constexpr int offset_bytes(const GdnPrefillScanKey& key) {
@@ -207,8 +212,15 @@ constexpr const char* why_invalid(const GdnPrefillScanKey& key) {
   // A kernel that computes the same has the same key.
   if (!key.makes_wy && !has_no_inputs(key)) return "the inputs are of keys with makes_wy";
   if (key.makes_wy) {
-    if (!key.wgmma || key.threads_copy || key.segments)
-      return "makes_wy needs wgmma, without threads_copy and segments";
+    if (!key.wgmma || key.threads_copy || key.context_parallel)
+      return "makes_wy needs wgmma, without threads_copy and context_parallel";
+    if (key.segments) {
+      // Blocks of half the columns would make each chunk's WY factors twice.
+      if (key.warps != 8) return "makes_wy with segments needs warps = 8";
+      // Compilers spill registers for others.
+      if (key.checkpoints == gdn::Checkpoints::kAfter)
+        return "makes_wy with segments needs checkpoints = none or at";
+    }
     if (has_channel_decays(key)) return "makes_wy needs decay = head";
     if (key.chunk_size != 32) return "makes_wy needs chunk_size = 32";
     if (key.stages < 4) return "makes_wy needs stages = 4 or 6";

@@ -9,6 +9,7 @@
 #include "common/chunk/make_wy.cuh"
 #include "common/hopper/wgmma.cuh"
 #include "gdn_prefill_scan/by_wgmma.cuh"
+#include "gdn_prefill_scan/tickets.cuh"
 #include "gdn_prefill_scan/units.cuh"
 
 namespace {
@@ -34,7 +35,7 @@ class GateKeeper {
     for (int i = 0; i < mine; ++i) turn.pass();
     for (WorkTurn at; at.is_there(); at.leave()) {
       const Work& work = at.work();
-      const int end = first + work.unit.span.end;
+      const int end = first + chunks_in(work.unit);
       if (mine < end) {
         const dev::GatesOfTokens of_all = dev::gates_of_tokens<kKey>(p_.gates, work.unit.h);
         dev::GivenGates given = load(work, mine - first);
@@ -44,7 +45,7 @@ class GateKeeper {
           if (mine >= kKey.stages) dev::wait_for_phase(made_at(turn.stage), turn.parity ^ 1);
           const dev::GivenGates of_lane[1] = {given};
           dev::store_gates<kKey, kChunk>(gates_at(turn.stage), of_all, of_lane,
-                                         tokens_of(work) - (mine - first) * kChunk);
+                                         tokens_in(work.unit) - (mine - first) * kChunk);
           dev::come_to(filled_at(turn.stage));  // each lane, behind its writing
           given = next;
           for (int i = 0; i < kGateWarps; ++i) turn.pass();
@@ -55,16 +56,13 @@ class GateKeeper {
   }
 
  private:
-  static __device__ int tokens_of(const Work& work) {
-    return static_cast<int>(work.unit.sequence.tokens);
-  }
-
-  // Of this lane's token.
+  // Of this lane's token, of a chunk of the unit's.
   __device__ dev::GivenGates load(const Work& work, int chunk) const {
     const int token = chunk * kChunk + static_cast<int>(threadIdx.x % 32);
-    if (token >= tokens_of(work)) return {};
+    if (token >= tokens_in(work.unit)) return {};
     const Plan& at = work.plan;
-    return dev::load_gates<kKey>(p_.gates, TokenStrides::At{at.row, at.token + token, at.head});
+    const int first = at.token + first_chunk(work.unit) * kChunk;
+    return dev::load_gates<kKey>(p_.gates, TokenStrides::At{at.row, first + token, at.head});
   }
 
   const GdnPrefillScanParams& p_;
@@ -82,7 +80,7 @@ class Producers {
     const bool inverts = warp_ < 2;
     Turn turn;  // of the first of the two chunks
     for (WorkTurn at; at.is_there();) {
-      const int tokens = dev::uniform(static_cast<int>(at.work().unit.sequence.tokens));
+      const int tokens = dev::uniform(tokens_in(at.work().unit));
       at.leave();
       for (int left = tokens; left > 0; left -= 2 * kChunk) {
         Turn second = turn;
@@ -295,14 +293,20 @@ __device__ void share_units(const GdnPrefillScanParams& p) {
   }
   asm volatile("setmaxnreg.dec.sync.aligned.u32 48;");
   if (copies() && dev::is_elected()) UnitsCopier<>(p).run();
-  if (plans()) Planner<>(p).run();
+  if constexpr (kKey.segments) {
+    if (plans()) TicketPlanner<>(p).run();
+  } else {
+    if (plans()) Planner<>(p).run();
+  }
   if (keeps_gates()) GateKeeper<>(p).run();
 }
 
 // What the block does.
 template <int kProducers = producers(kKey)>
 __device__ void run_all_units(const GdnPrefillScanParams& p) {
-  if constexpr (kKey.varlen) {
+  if constexpr (kKey.segments) {
+    if (is_malformed(p)) return fill_slots(p);
+  } else if constexpr (kKey.varlen) {
     // The stages are not in use yet.
     if (!dev::rank_sequences<kKey.cu_seqlens_dtype, threads(kKey), kMostRanked>(
             p.cu_seqlens, p.sequences, p.tokens, order_of_sequences(),
@@ -317,6 +321,11 @@ __device__ void run_all_units(const GdnPrefillScanParams& p) {
     for (int place = 0; place < kUnits; ++place) {
       dev::set_up_barrier(planned_at(place));
       dev::set_up_barrier(done_at(place), kReaders);
+    }
+    if constexpr (kKey.segments) {
+      dev::set_up_barrier(brought_at());
+      dev::set_up_barrier(emptied_at());
+      dev::store_shared_zeros(zeros_at());
     }
   }
   for (int stage = 0; computes() && stage < kKey.stages; ++stage) clear_above_diagonals(stage);

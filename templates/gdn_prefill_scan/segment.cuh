@@ -73,10 +73,6 @@ __device__ void find_segment(const GdnPrefillScanParams& p, int slot, bool is_ch
   }
 }
 
-// The logarithm of what a state may be multiplied by and count as forgotten: half a unit in fp32's
-// last place.
-constexpr float kForgotten = -24.0f;
-
 // Chunks in front of segment `number`, which is not the first, that forget what is in front of
 // them, as few as possible; 0: there are none within half a segment and the 32 that a warp looks
 // at, or each channel has a decay.
@@ -88,10 +84,10 @@ __device__ int chunks_to_forget(const GdnPrefillScanParams& p, const Unit& unit,
   float bound = 0.0f;
   if (may) {
     const char* wy = wy_of(p, unit, number * segment.cut.chunks - 1 - i);
-    bound = *reinterpret_cast<const float*>(wy + kWy.bound);
+    bound = *reinterpret_cast<const float*>(wy + kBoundAt);
   }
   const float sum = dev::sum_of_lanes_before(bound) + bound;
-  return __ffs(__ballot_sync(0xffffffffu, may && sum <= kForgotten));
+  return __ffs(__ballot_sync(0xffffffffu, may && sum <= -kForgottenBits));
 }
 
 // Whether the state in front of segment `number`, which is not the first, has to be carried there.
@@ -162,7 +158,7 @@ __device__ void set_identity(State& state, const Unit& unit) {
 __device__ float decay_of_span(const GdnPrefillScanParams& p, const Unit& unit) {
   float decay = 1.0f;
   for (int i = unit.span.first + threadIdx.x % 32; i < unit.span.end; i += 32) {
-    decay *= *reinterpret_cast<const float*>(wy_of(p, unit, i) + kWy.decay);
+    decay *= *reinterpret_cast<const float*>(wy_of(p, unit, i) + kDecayAt);
   }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) decay *= __shfl_xor_sync(0xffffffffu, decay, step);
@@ -207,14 +203,15 @@ __device__ void store_channel_decays(const GdnPrefillScanParams& p, const Unit& 
   }
 }
 
-// Of a tile's element, this lane's; with context_parallel, where transitions are stored in a loop,
-// in front of which the compiler would work out what follows from it.
+// Of a tile's element, this lane's; where transitions are stored in a loop the compiler would work
+// out what follows from it in front of that.
+constexpr bool kStoresInLoop = kKey.context_parallel || producers(kKey) > 0;
 __device__ int transition_row() {
-  if constexpr (!kKey.context_parallel) return dev::tile_row();
+  if constexpr (!kStoresInLoop) return dev::tile_row();
   return static_cast<int>(dev::ThisThreadInLoop::number()) % 32 / 4;
 }
 __device__ int transition_column() {
-  if constexpr (!kKey.context_parallel) return dev::tile_column();
+  if constexpr (!kStoresInLoop) return dev::tile_column();
   return static_cast<int>(dev::ThisThreadInLoop::number()) % 4 * 2;
 }
 
@@ -229,8 +226,14 @@ __device__ void store_transition(const State& state, char* transition, const Uni
     for (int r = 0; r < 2; ++r) decay[r] = decays[warp_column(unit) + transition_row() + 8 * r];
   }
   const auto d_at = [&](int k, int r, int c, int j) {
-    const bool is_diagonal =
-        warp_column(unit) == 16 * k && transition_row() + 8 * r == transition_column() + 8 * c + j;
+    bool is_diagonal;
+    if constexpr (producers(kKey) > 0) {  // by two comparisons of lanes: registers are few
+      is_diagonal =
+          warp_column(unit) == 16 * k && r == c && transition_row() == transition_column() + j;
+    } else {
+      is_diagonal = warp_column(unit) == 16 * k &&
+                    transition_row() + 8 * r == transition_column() + 8 * c + j;
+    }
     return state.tiles[k].x[r][c][j] - (is_diagonal ? decay[r] : 0.0f);
   };
   if constexpr (kKey.wgmma) {

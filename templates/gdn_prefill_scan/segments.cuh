@@ -14,26 +14,33 @@
 
 namespace {
 
-// The block has read the initial state, or will not.  For all threads.
+// The block has read the initial state, or will not.  For all threads; with producers for a warp.
 __device__ void count_reader(const GdnPrefillScanParams& p, const Unit& unit,
                              const Segment& segment) {
   if (kKey.states.has_initial && !segment.is_last()) {
-    dev::arrive(p.segments.started + result_of(p, unit, segment, 0));
+    if constexpr (producers(kKey) > 0) {
+      if (threadIdx.x % 32 != 0) return;
+      dev::count_block(p.segments.started + result_of(p, unit, segment, 0));
+    } else {
+      dev::arrive(p.segments.started + result_of(p, unit, segment, 0));
+    }
   }
 }
 
-// The segment and the columns of this block, by its ticket.  False: there is nothing to do.
-__device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment* segment) {
-  unsigned ticket = blockIdx.x;
-  if (p.segments.tickets != nullptr) {
-    ticket = dev::take_ticket(p.segments.tickets, reinterpret_cast<unsigned*>(shared));
-  }
+// The segment and the columns of a ticket, for all threads; with producers for a warp.  False:
+// there is nothing to do.
+__device__ bool find_ticket(const GdnPrefillScanParams& p, unsigned ticket, Unit* unit,
+                            Segment* segment) {
   // Small tickets are of what others may wait for.
   const unsigned ahead = static_cast<unsigned>(p.segments.slots) * p.heads * kResults;
   const unsigned chains = static_cast<unsigned>(p.segments.chains) * p.heads * kSlices;
   const bool is_ahead = ticket < ahead;
   const bool is_chain = !is_ahead && ticket < ahead + chains;
   if (!is_ahead) ticket -= is_chain ? ahead : ahead + chains;
+  // With producers a block has a multiprocessor to itself, so those who would wait come last.
+  const unsigned outputs = static_cast<unsigned>(p.segments.slots) * p.heads * kSlices;
+  const bool waits = producers(kKey) > 0 && !is_ahead && !is_chain && ticket >= outputs;
+  if (waits) ticket -= outputs;
   const unsigned blocks = is_ahead ? kResults : kSlices;
   const int block = static_cast<int>(ticket % blocks);
   const int slot = static_cast<int>(ticket / blocks / p.heads);  // of a chain: the sequence
@@ -41,7 +48,7 @@ __device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment*
   unit->first_column = block * kColumns;
   unit->role = is_chain ? Role::kChain : Role::kOutputs;
 
-  if (is_malformed(p)) {
+  if (producers(kKey) == 0 && is_malformed(p)) {
     // The blocks of outputs fill their share of all tokens.
     if (!is_ahead && !is_chain) fill_share(p, *unit, slot);
     return false;
@@ -57,7 +64,7 @@ __device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment*
   if (segment->number != 0)
     segment->warm_up = chunks_to_forget(p, *unit, *segment, segment->number);
   unit->span = {.first = begin - segment->warm_up, .begin = begin, .end = end};
-  if (!is_ahead) return true;
+  if (!is_ahead) return producers(kKey) == 0 || segment->is_carried_to() == waits;
 
   // N and D, for a state that is carried on.
   unit->role = block < kSlices ? Role::kValues : Role::kTransition;
@@ -70,6 +77,15 @@ __device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment*
   }
   unit->first_column = (block - kSlices) * kColumns;
   return is_needed && segment->is_carried_to();
+}
+
+// The same of this block's ticket.
+__device__ bool take_segment(const GdnPrefillScanParams& p, Unit* unit, Segment* segment) {
+  unsigned ticket = blockIdx.x;
+  if (p.segments.tickets != nullptr) {
+    ticket = dev::take_ticket(p.segments.tickets, reinterpret_cast<unsigned*>(shared));
+  }
+  return find_ticket(p, ticket, unit, segment);
 }
 
 __device__ Destination destination_of(const GdnPrefillScanParams& p, const Unit& unit,

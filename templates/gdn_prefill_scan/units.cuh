@@ -10,19 +10,21 @@
 #pragma once
 
 #include "gdn_prefill_scan/by_wgmma.cuh"
+#include "gdn_prefill_scan/handover.cuh"
 
 namespace {
 
 // What the warps need of a unit.
-struct Work {
+struct Work : Handover<kKey.segments> {
   Unit unit;  // without chunks: there are no more units
   Plan plan;
-  const char* from;            // the state that it starts from; null: zeros
+  const char* from;            // the state that it starts from; null: zeros, or the identity
   char* to;                    // where its last state goes; null: nowhere
   long long checkpoint;        // its first one's row
   int offset_from, offset_to;  // as dev::CheckpointRows
 };
-static_assert(sizeof(Work) == kWorkBytes);
+static_assert(sizeof(Work) == work_bytes(kKey) || producers(kKey) == 0);
+constexpr int kWorkBytes = work_bytes(kKey);
 
 constexpr int kWorkPlace = shared_bytes(kKey) - kept_bytes(kKey) + step_bytes(kKey);
 __device__ unsigned planned_at(int place) {
@@ -37,6 +39,33 @@ __device__ Work& work_at(int place) {
 __device__ short* order_of_sequences() {
   return reinterpret_cast<short*>(shared + kWorkPlace + kUnits * (kWorkBytes + 16));
 }
+// With segments, in its place: that the copies of a unit's last chunk have started; that nothing is
+// left to be copied, at the block's end; zeros.
+__device__ unsigned brought_at() { return planned_at(kUnits); }
+__device__ unsigned emptied_at() { return brought_at() + 8; }
+__device__ unsigned zeros_at() { return brought_at() + 16; }
+// The same place, or for a transition's values zeros.  One register has both.
+class PlaceOfValuesOrZeros : public KeptPlaceOfValues {
+ public:
+  __device__ void set(Role role) {
+    first_ &= ~kIsZeros;
+    if (role == Role::kTransition) first_ |= kIsZeros;
+  }
+  __device__ unsigned operator()(unsigned stage, int i) const {
+    return first_ >= kIsZeros ? zeros_at() : KeptPlaceOfValues::operator()(stage, i);
+  }
+
+ private:
+  static constexpr unsigned kIsZeros = 1u << 31;
+};
+template <bool kSegments>
+struct PlaceOf {
+  using Values = KeptPlaceOfValues;
+};
+template <>
+struct PlaceOf<true> {
+  using Values = PlaceOfValuesOrZeros;
+};
 // Who comes when a record has been read: the one that copies, and all other warps but the one that
 // plans.
 constexpr int kReaders = 1 + (kKey.warps + producers(kKey) + kGateWarps) * 32;
@@ -52,10 +81,13 @@ class WorkTurn {
   }
   // Leaves it to the warp that plans.
   __device__ void leave() {
+    // With segments the run has no register for the address, which the compiler would keep.
+    if constexpr (kKey.segments) asm volatile("" : "+r"(number_));
     dev::come_to(done_at(place()));
     pass();
   }
 
+  __device__ unsigned number() const { return number_; }
   __device__ unsigned place() const { return number_ % kUnits; }
   __device__ unsigned parity() const { return number_ / kUnits % 2; }
   __device__ void pass() { ++number_; }
@@ -65,6 +97,15 @@ class WorkTurn {
  private:
   unsigned number_ = 0;
 };
+
+// The unit's first chunk, how many it has, and its tokens from the first one on.
+__device__ int first_chunk(const Unit& unit) { return kKey.segments ? unit.span.first : 0; }
+__device__ int chunks_in(const Unit& unit) { return unit.span.end - first_chunk(unit); }
+__device__ int tokens_in(const Unit& unit) {
+  const int tokens = static_cast<int>(unit.sequence.tokens);
+  if constexpr (!kKey.segments) return tokens;
+  return min(tokens, unit.span.end * kChunk) - first_chunk(unit) * kChunk;
+}
 
 __device__ unsigned units_of(const GdnPrefillScanParams& p) {
   return static_cast<unsigned>(p.sequences) * p.heads * kSlices;
@@ -105,6 +146,52 @@ __device__ void fill_shares(const GdnPrefillScanParams& p) {
   }
 }
 
+__device__ bool has_initial(const GdnPrefillScanParams& p, const Unit& unit) {
+  if (!kKey.states.has_initial) return false;
+  return p.has_initial.data == nullptr || dev::load_index<DType::kBool>(p.has_initial, unit.n);
+}
+// The state that the unit's sequence starts from; null: zeros.
+__device__ const char* initial_of(const GdnPrefillScanParams& p, const Unit& unit, long long slot) {
+  if (!has_initial(p, unit)) return nullptr;
+  return reinterpret_cast<const char*>(
+      dev::matrix_at<kKey.states.dtype>(p.states.read, slot, unit.h));
+}
+
+// Of a sequence without tokens, this unit's columns.
+__device__ void copy_state(const Unit& unit, const char* from, char* to) {
+  if (to == nullptr || from == to) return;
+  using Element = dev::Storage<kKey.states.dtype>;
+  constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
+  for (int i = threadIdx.x % 32; i < kKey.key_dim * kColumns; i += 32) {
+    const int at = kRowsAreV ? unit.first_column * kKey.key_dim + i
+                             : i / kColumns * kKey.value_dim + unit.first_column + i % kColumns;
+    reinterpret_cast<Element*>(to)[at] =
+        from == nullptr ? Element{} : reinterpret_cast<const Element*>(from)[at];
+  }
+}
+
+// The records, for the warp that plans.
+class Records {
+ public:
+  // Waits until all have read what was in the next one before.  Returns its place.
+  __device__ unsigned next() const {
+    const unsigned place = turn_.place();
+    if (turn_.is_round()) dev::wait_for_phase(done_at(place), turn_.parity() ^ 1);
+    return place;
+  }
+  // The same, and goes on to the one behind it.
+  __device__ unsigned take() {
+    const unsigned place = next();
+    turn_.pass();
+    return place;
+  }
+
+  __device__ unsigned taken() const { return turn_.number(); }
+
+ private:
+  WorkTurn turn_;
+};
+
 // For one warp.  Lanes find a unit each, kAtOnce at a time: what leads to one are loads that wait
 // for each other.
 template <int kProducers = producers(kKey)>
@@ -115,7 +202,7 @@ class Planner {
   __device__ void run() {
     for (unsigned i = 0; unit_number(i) < units_of(p_); i += kAtOnce) plan(i);
     // No more units.
-    const unsigned place = take_record();
+    const unsigned place = records_.take();
     if (threadIdx.x % 32 != 0) return;
     work_at(place).unit.span.end = 0;
     dev::come_to(planned_at(place));
@@ -129,7 +216,7 @@ class Planner {
     const unsigned lane = threadIdx.x % 32;
     const bool is_mine = lane < kAtOnce && unit_number(first + lane) < units_of(p_);
     const Unit unit = unit_of(p_, unit_number(first + (is_mine ? lane : 0)));
-    const bool starts_from_state = has_initial(unit);
+    const bool starts_from_state = has_initial(p_, unit);
     const dev::Slots slots = dev::slots_of<kKey>(p_.states, unit.n);
     const dev::CheckpointRows checkpoints =
         dev::checkpoint_rows<kKey>(p_, unit.n, unit.sequence.tokens);
@@ -143,7 +230,7 @@ class Planner {
     char* const to = destination_of_sequence(p_, unit, slots).state;
     for_each_lane(is_mine && computes && !is_empty, [&](unsigned i) {
       // Each is shown before the next one is waited for: the warp that copies goes on only then.
-      const unsigned place = take_record();
+      const unsigned place = records_.take();
       if (lane != i) return;
       Work& work = work_at(place);
       work.unit = unit;
@@ -181,34 +268,8 @@ class Planner {
         __shfl_sync(0xffffffffu, reinterpret_cast<unsigned long long>(x), lane));
   }
 
-  __device__ bool has_initial(const Unit& unit) const {
-    if (!kKey.states.has_initial) return false;
-    return p_.has_initial.data == nullptr || dev::load_index<DType::kBool>(p_.has_initial, unit.n);
-  }
-
-  // Of a sequence without tokens, this unit's columns.
-  static __device__ void copy_state(const Unit& unit, const char* from, char* to) {
-    if (to == nullptr || from == to) return;
-    using Element = dev::Storage<kKey.states.dtype>;
-    constexpr bool kRowsAreV = kKey.states.layout == gdn::StateLayout::kVK;
-    for (int i = threadIdx.x % 32; i < kKey.key_dim * kColumns; i += 32) {
-      const int at = kRowsAreV ? unit.first_column * kKey.key_dim + i
-                               : i / kColumns * kKey.value_dim + unit.first_column + i % kColumns;
-      reinterpret_cast<Element*>(to)[at] =
-          from == nullptr ? Element{} : reinterpret_cast<const Element*>(from)[at];
-    }
-  }
-
-  // Waits until all have read what was in the next record before.  Returns its place.
-  __device__ unsigned take_record() {
-    const unsigned place = turn_.place();
-    if (turn_.is_round()) dev::wait_for_phase(done_at(place), turn_.parity() ^ 1);
-    turn_.pass();
-    return place;
-  }
-
   const GdnPrefillScanParams& p_;
-  WorkTurn turn_;
+  Records records_;
 };
 
 // TmaCopier for all units.  For one thread.
@@ -224,9 +285,11 @@ class UnitsCopier {
     for (WorkTurn leaving; leaving.is_there(); leaving.leave()) {
       const Work& work = leaving.work();
       const TmaCopier copier(work.unit, work.plan);
-      for (int chunk = 0; chunk < work.unit.span.end; ++chunk, turn.pass()) {
+      for (int chunk = first_chunk(work.unit); chunk < work.unit.span.end; ++chunk, turn.pass()) {
         dev::wait_for_phase(left_at(turn.stage), turn.parity);
-        if (kWrites && !is_tail(work.unit, chunk)) copier.take_away(p_, chunk, turn.stage);
+        if (kWrites && has_outputs(work.unit, chunk) && !is_tail(work.unit, chunk)) {
+          copier.take_away(p_, chunk, turn.stage);
+        }
         ++free;
         bring(&free);
       }
@@ -234,26 +297,32 @@ class UnitsCopier {
     }
     // Shared memory stays until all outputs have been read from it.
     if (kWrites) dev::wait_for_boxes_read();
+    if constexpr (kKey.segments) dev::come_to(emptied_at());
   }
 
  private:
+  static __device__ bool has_outputs(const Unit& unit, int chunk) {
+    return !kKey.segments || chunk >= unit.span.begin;
+  }
+
   // Brings chunks to the stages that are free, as far as there are records of their units.
   __device__ void bring(int* free) {
     while (*free > 0 && units_ahead_ < kUnits && coming_.is_there()) {
       const Work& work = coming_.work();
-      TmaCopier(work.unit, work.plan).bring(p_, chunk_, to_.stage);
+      TmaCopier(work.unit, work.plan).bring(p_, first_chunk(work.unit) + chunk_, to_.stage);
       to_.pass();
       --*free;
-      if (++chunk_ < work.unit.span.end) continue;
+      if (++chunk_ < chunks_in(work.unit)) continue;
       chunk_ = 0;
       coming_.pass();
+      if constexpr (kKey.segments) dev::come_to(brought_at());
       ++units_ahead_;
     }
   }
 
   const GdnPrefillScanParams& p_;
   WorkTurn coming_;      // the unit of the next chunk to bring
-  int chunk_ = 0;        // which that is
+  int chunk_ = 0;        // which that is, of the unit's
   Turn to_;              // where it goes
   int units_ahead_ = 0;  // units in front of it, from the one whose chunks are left on
 };
@@ -275,24 +344,37 @@ __device__ void keep_offsets(const Work& work) {
 }
 
 // For the threads that compute.
-template <int kProducers = producers(kKey)>
+template <int kProducers = producers(kKey), bool kSegments = kKey.segments>
 __device__ void run_units(const GdnPrefillScanParams& p) {
   Turn turn;
-  const KeptPlaceOfValues place;
-  for (WorkTurn at; at.is_there(); at.leave()) {
+  typename PlaceOf<kSegments>::Values place;
+  WorkTurn at;
+  for (; at.is_there(); at.leave()) {
     const Work& work = at.work();
     const Unit unit = uniform(work.unit);
     if constexpr (dev::kAtOffsets<kKey>) keep_offsets(work);
     State state{};
-    if (work.from != nullptr) {
-      state.template load<kKey.states.dtype>(
-          dev::as<kKey.states.dtype>(static_cast<const void*>(work.from)), warp_column(unit));
+    const auto plan_at = [&]() -> const Plan& { return work.plan; };
+    if constexpr (kSegments) {
+      start_unit(state, work, unit);
+      place.set(unit.role);
+      const KeptPlaceOfValues& outputs_place = place;
+      run_chunks_by_wgmma<false>(state, p, unit, unit.span.first, unit.span.begin, &turn, 0,
+                                 plan_at, place);
+      run_chunks_by_wgmma<true>(state, p, unit, unit.span.begin, unit.span.end, &turn,
+                                work.checkpoint, plan_at, outputs_place);
+      end_unit(state, work, unit);
+    } else {
+      if (work.from != nullptr) {
+        state.template load<kKey.states.dtype>(
+            dev::as<kKey.states.dtype>(static_cast<const void*>(work.from)), warp_column(unit));
+      }
+      run_chunks_by_wgmma<true>(state, p, unit, 0, unit.span.end, &turn, work.checkpoint, plan_at,
+                                place);
+      if (work.to != nullptr) store_sequence_state(state, {.state = work.to}, unit);
     }
-    run_chunks_by_wgmma<true>(
-        state, p, unit, 0, unit.span.end, &turn, work.checkpoint,
-        [&]() -> const Plan& { return work.plan; }, place);
-    if (work.to != nullptr) store_sequence_state(state, {.state = work.to}, unit);
   }
+  if constexpr (kSegments) carry_at_end(p, at.work(), emptied_at());
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ TEST_CASE("PrefillKeysPrintTheirFields", "[cpu]") {
         "gdn_prefill_chunks;key_dim=128;dtype=bf16;gate_dtype=f32;beta_dtype=f32;a_log_dtype=f32;"
         "dt_bias_dtype=f32;cu_seqlens_dtype=i32;varlen=false;decay=head;gate_mode=log;beta_mode="
         "given;"
-        "use_qk_l2norm=false;chunk_size=32;warps=2");
+        "use_qk_l2norm=false;only_decays=false;chunk_size=32;warps=2");
   CHECK(canonical(Scan{}) ==
         "gdn_prefill_scan;key_dim=128;value_dim=128;dtype=bf16;output_dtype=bf16;state_dtype=f32;"
         "index_dtype=i32;cu_seqlens_dtype=i32;varlen=false;state_layout=vk;state_location=dense;"
@@ -97,6 +97,23 @@ TEST_CASE("EachRuleOfChunksIsNamed", "[cpu]") {
   for (const int warps : {-1, 0, 3, 8}) {
     CHECK(broken_rule<Chunks>([&](auto& key) { key.warps = warps; }) == "warps must be 1, 2 or 4");
   }
+  const auto broken_with_decays = [](auto change) {
+    return broken_rule<Chunks>([&](auto& key) {
+      key.only_decays = true;
+      change(key);
+    });
+  };
+  CHECK(broken_with_decays([](auto&) {}) == "none");
+  CHECK(broken_with_decays([](auto& key) { key.chunk_size = 16; }) ==
+        "only_decays needs chunk_size = 32");
+  CHECK(broken_with_decays([](auto& key) { key.key_dim = 64; }) ==
+        "only_decays needs key_dim = 128 and dtype = bf16 or f16");
+  CHECK(broken_with_decays([](auto& key) { key.dtype = DType::kF32; }) ==
+        "only_decays needs key_dim = 128 and dtype = bf16 or f16");
+  CHECK(broken_with_decays([](auto& key) {
+          key.inputs.decay = gdn::Decay::kChannel;
+          key.warps = 4;
+        }) == "only_decays needs decay = head");
 }
 
 TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
@@ -152,10 +169,10 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   };
   CHECK(broken_with_makers([](auto&) {}) == "none");
   CHECK(broken_rule<Scan>([](auto& key) { key.makes_wy = true; }) ==
-        "makes_wy needs wgmma, without threads_copy and segments");
-  for (bool Scan::*other : {&Scan::threads_copy, &Scan::segments}) {
+        "makes_wy needs wgmma, without threads_copy and context_parallel");
+  for (bool Scan::*other : {&Scan::threads_copy, &Scan::context_parallel}) {
     CHECK(broken_with_makers([&](auto& key) { key.*other = true; }) ==
-          "makes_wy needs wgmma, without threads_copy and segments");
+          "makes_wy needs wgmma, without threads_copy and context_parallel");
   }
   CHECK(broken_with_makers([](auto& key) { key.chunk_size = 16; }) ==
         "makes_wy needs chunk_size = 32");
@@ -169,6 +186,17 @@ TEST_CASE("EachRuleOfTheScanIsNamed", "[cpu]") {
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kBefore; }) ==
         "makes_wy needs checkpoints = none, after or at");
   CHECK(broken_with_makers([](auto& key) { key.checkpoints = gdn::Checkpoints::kAt; }) == "none");
+  const auto broken_with_tickets = [&](auto change) {
+    return broken_with_makers([&](auto& key) {
+      key.segments = true;
+      change(key);
+    });
+  };
+  CHECK(broken_with_tickets([](auto&) {}) == "none");
+  CHECK(broken_with_tickets([](auto& key) { key.warps = 4; }) ==
+        "makes_wy with segments needs warps = 8");
+  CHECK(broken_with_tickets([](auto& key) { key.checkpoints = gdn::Checkpoints::kAfter; }) ==
+        "makes_wy with segments needs checkpoints = none or at");
   const auto with_channels = [](auto& key) { key.inputs.decay = gdn::Decay::kChannel; };
   CHECK(broken_rule<Scan>(with_channels) == "none");
   CHECK(broken_with_wgmma(with_channels) == "none");

@@ -1,14 +1,11 @@
 // GDN prefill by the kernel whose blocks go from one sequence and head to another, where there are
 // more of them than multiprocessors.
-#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "codegen/arch.h"
-#include "cubinery/tuning.h"
 #include "harness/random.h"
-#include "tests/gpu/launches.h"
+#include "tests/gpu/prefill_path.h"
 
 namespace cubinery::test {
 namespace {
@@ -26,20 +23,7 @@ PrefillProblem units_problem() {
   return problem;
 }
 
-// Absent, and the test skipped, where the GPU cannot have such a path.
-std::optional<gdn::Prefill> by_units(const PrefillProblem& problem) {
-  if (!has_wgmma(*parse_arch(gpu().context().arch()))) {
-    skip_test("no wgmma");
-    return std::nullopt;
-  }
-  const std::vector<Configuration> all = configurations_of(problem);
-  const auto found = std::find_if(all.begin(), all.end(), [](const Configuration& one) {
-    return path_of(one.values) == "hopper_fused";
-  });
-  REQUIRE(found != all.end());
-  const Target target = target_of(gpu().context());
-  return gdn::Prefill::create(gpu().context(), problem, target, found->values).value();
-}
+constexpr const char* kUnitsPath = "hopper_fused";
 
 // Sequences of random lengths up to `longest`, some of them without tokens.
 CaseShape many(int count, std::int64_t longest) {
@@ -50,10 +34,7 @@ CaseShape many(int count, std::int64_t longest) {
 }
 
 void run_units(const PrefillProblem& problem, const CaseShape& shape, CaseOptions options = {}) {
-  const std::optional<gdn::Prefill> prefill = by_units(problem);
-  if (!prefill) return;
-  options.seed += seed();
-  expect_good(PrefillCase(problem, shape, options), *prefill, shape);
+  run_by_path(problem, kUnitsPath, shape, std::move(options));
 }
 
 // More sequences than are sorted by length, too.
@@ -125,7 +106,7 @@ TEST_CASE("GdnPrefillUnits.OtherDimsAndDtypes", "[gpu][prefill]") {
 // All outputs are NaN, nothing else is touched.
 TEST_CASE("GdnPrefillUnits.MalformedCuSeqlens", "[gpu][prefill]") {
   const PrefillProblem problem = units_problem();
-  const std::optional<gdn::Prefill> prefill = by_units(problem);
+  const std::optional<gdn::Prefill> prefill = by_path(problem, kUnitsPath);
   if (!prefill) return;
   const CaseShape shape = many(60, 40);
   for (const std::int64_t bad : {-1, 1 << 30}) {
@@ -140,7 +121,7 @@ TEST_CASE("GdnPrefillUnits.MalformedCuSeqlens", "[gpu][prefill]") {
 TEST_CASE("GdnPrefillUnits.SameBitsInAHundredThousandLaunches", "[gpu][prefill][big][slow]") {
   PrefillProblem problem = units_problem();
   problem.states.has_initial = problem.states.store = false;
-  const std::optional<gdn::Prefill> prefill = by_units(problem);
+  const std::optional<gdn::Prefill> prefill = by_path(problem, kUnitsPath);
   if (prefill) expect_same_bits(problem, *prefill, many(40, 70), 8, 100000);
 }
 

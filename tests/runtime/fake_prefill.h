@@ -124,7 +124,8 @@ class FakePrefill {
   };
 
   static inline const std::vector<std::string> kPaths = {
-      "gdn_prefill=-hopper", "gdn_prefill=-hopper_segments", "gdn_prefill=-hopper_fused"};
+      "gdn_prefill=-hopper", "gdn_prefill=-hopper_segments", "gdn_prefill=-hopper_fused",
+      "gdn_prefill=-hopper_fused_segments"};
 
   static gdn::PrefillProblem invariant(gdn::PrefillProblem problem) {
     problem.batch_invariant = true;

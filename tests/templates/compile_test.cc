@@ -175,12 +175,16 @@ Compilations wgmma_scans() {
   }
   Compilations all;
   const std::vector<const gdn::PrefillPath*> paths = {
-      &gdn::prefill_hopper(), &gdn::prefill_hopper_segments(), &gdn::prefill_hopper_fused()};
+      &gdn::prefill_hopper(), &gdn::prefill_hopper_segments(), &gdn::prefill_hopper_fused(),
+      &gdn::prefill_hopper_fused_segments()};
   for (const gdn::PrefillProblem& problem : problems) {
     for (const gdn::PrefillPath* path : paths) {
       for (const auto& candidate : path->defaults(problem, target)) {
         for (const KernelSpec& spec : candidate->kernels()) {
-          if (spec.kernel == Fields<GdnPrefillScanKey>::kName) all.push_back({"sm_90a", spec});
+          const bool is_of_decays = spec.canonical.find("only_decays=true") != std::string::npos;
+          if (spec.kernel == Fields<GdnPrefillScanKey>::kName || is_of_decays) {
+            all.push_back({"sm_90a", spec});
+          }
         }
       }
     }

@@ -76,6 +76,8 @@ constexpr double kPairBytes = 0.93;
 // key_dim = 128, and until the first WY factors are made.
 constexpr double kFusedCycles = 2120;
 constexpr double kFusedStartUs = 11;
+// The first kernel, where it makes decays alone.
+constexpr double kDecaysUs = 5;
 constexpr double kFusedRegisters = 128;
 // f32 operands: three products of tf32, which run at half the rate of bf16, twice the bytes.
 constexpr double kF32Products = 6;
@@ -261,7 +263,8 @@ double PrefillCost::split_us(const SegmentRule& rule, const PrefillLoad& load) c
   const double share = has_channel_decays(scan_) ? kChannelShare : cost.share;
   const double joined =
       once * share * carries / static_cast<double>(longest) + carries * cost.carry_us;
-  return 2 * kPrefillStartUs + chunks_us(load) + cost.us + once + joined;
+  const double chunks = scan_.makes_wy ? kDecaysUs : chunks_us(load);
+  return 2 * kPrefillStartUs + chunks + cost.us + once + joined;
 }
 
 }  // namespace cubinery::gdn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "codegen/arch.h"
@@ -86,6 +87,7 @@ class KernelsRunner final : public PrefillRunner {
         chunks_(std::move(kernels[0])),
         scan_(std::move(kernels[1])) {
     if (kernels.size() > 2) scan_by_threads_ = std::move(kernels[2]);
+    if (kernels.size() > 3) decays_ = std::move(kernels[3]);
   }
 
   PrefillLimits limits() const override {
@@ -129,16 +131,16 @@ class KernelsRunner final : public PrefillRunner {
       params.scan.scale = params.chunks.scale;
     }
     if (problem_.context_parallel) return launch_steps(scan, stream, args, slots, &params);
-    if (makes_wy) {
-      const bool stay = blocks_stay(keys_.scan, extent.all_tokens(), extent.sequences);
-      return launch_scan(scan, stream, args.enable_pdl, params.scan,
-                         stay ? std::max(sm_count_, 1) : kMost);
+    const std::int64_t most = makes_wy ? most_blocks(extent, params.scan.segments) : kMost;
+    if (slots == 0 || (makes_wy && !decays_)) {
+      return launch_scan(scan, stream, args.enable_pdl, params.scan, most);
     }
-    if (slots == 0) return launch_scan(scan, stream, args.enable_pdl, params.scan);
-    CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, args.enable_pdl, slots, &params.chunks));
+    params.chunks.segment_chunks = params.scan.segments.chunks;
+    CUBINERY_RETURN_IF_ERROR(launch_chunks(makes_wy ? *decays_ : chunks_, stream, args.enable_pdl,
+                                           slots, &params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
-    return launch_scan(scan, stream, enable_pdl_, params.scan);
+    return launch_scan(scan, stream, enable_pdl_, params.scan, most);
   }
 
  private:
@@ -219,7 +221,7 @@ class KernelsRunner final : public PrefillRunner {
     };
     if (slots == 0) step.continues = false;
     if (is_due(Step::kStart) && slots > 0) {
-      CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, enable_pdl, slots, &params->chunks));
+      CUBINERY_RETURN_IF_ERROR(launch_chunks(chunks_, stream, enable_pdl, slots, &params->chunks));
       enable_pdl = enable_pdl_;
     }
     for (const Step which : {Step::kStart, Step::kCarry, Step::kFinish}) {
@@ -264,17 +266,37 @@ class KernelsRunner final : public PrefillRunner {
         map);
   }
 
-  Status launch_chunks(Stream stream, bool enable_pdl, std::int64_t slots,
+  // Of a scan that makes its WY factors: as many as multiprocessors where blocks go from unit to
+  // unit, and one more for each that ends with a chain.
+  std::int64_t most_blocks(const PrefillExtent& extent, const SegmentParams& segments) const {
+    const std::int64_t resident = std::max(sm_count_, 1);
+    if (!rule_) {
+      return blocks_stay(keys_.scan, extent.all_tokens(), extent.sequences) ? resident : kMost;
+    }
+    if (segments.tickets == nullptr) return kMost;
+    const std::int64_t slices = keys_.scan.value_dim / (16 * keys_.scan.warps);
+    return resident + segments.chains * problem_.heads.count() * slices;
+  }
+
+  // `chunks`: the first kernel, of WY factors or of decays alone, of which any heads share a block.
+  Status launch_chunks(const Kernel& chunks, Stream stream, bool enable_pdl, std::int64_t slots,
                        GdnPrefillChunksParams* params) const {
+    const int heads = problem_.heads.count();
     params->slots = static_cast<int>(slots);
-    params->heads_per_block =
-        heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
-    std::int64_t blocks = slots * (problem_.heads.count() / params->heads_per_block);
+    if (&chunks == &chunks_) {
+      params->heads_per_block = heads_per_block(slots, heads, shared_heads_, sm_count_);
+    } else {
+      // Many small blocks, which wait for their loads.
+      constexpr int kResident = 16;
+      params->heads_per_block =
+          heads_per_block(slots, heads, std::gcd(heads, kMaxHeadsPerBlock), sm_count_ * kResident);
+    }
+    std::int64_t blocks = slots * (heads / params->heads_per_block);
     if (problem_.inputs.decay == Decay::kChannel) {
       const std::int64_t resident = std::int64_t{sm_count_} * resident_blocks(keys_.chunks);
       blocks = std::min(blocks, std::max<std::int64_t>(resident, 1));
     }
-    return chunks_.launch(
+    return chunks.launch(
         stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, *params);
   }
 
@@ -295,7 +317,9 @@ class KernelsRunner final : public PrefillRunner {
                (step == Step::kFinish ? kParts : 1);
     } else if (rule_ && !problem_.context_parallel) {
       const int transitions = keys_.scan.key_dim / columns;
-      blocks = std::int64_t{2 * outputs + transitions} * params.segments.slots +
+      // Units that wait for a state have tickets of their own (segments.cuh).
+      const int rounds = keys_.scan.makes_wy ? 3 : 2;
+      blocks = std::int64_t{rounds * outputs + transitions} * params.segments.slots +
                std::int64_t{outputs} * params.segments.chains;
     }
     blocks = std::min(blocks * problem_.heads.count(), most);
@@ -312,6 +336,7 @@ class KernelsRunner final : public PrefillRunner {
   Kernel chunks_;
   Kernel scan_;
   std::optional<Kernel> scan_by_threads_;  // with wgmma
+  std::optional<Kernel> decays_;           // where the scan makes WY factors of segments
 };
 
 std::vector<PrefillKernels> with_chunk_size(PrefillKernels keys, int chunk_size,

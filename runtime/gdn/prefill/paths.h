@@ -19,6 +19,7 @@ const PrefillKeyPath& prefill_hopper_fused();
 // Long sequences cut into segments (common/chunk/segments.h).
 const PrefillPath& prefill_segments();
 const PrefillPath& prefill_hopper_segments();
+const PrefillPath& prefill_hopper_fused_segments();
 
 }  // namespace gdn
 

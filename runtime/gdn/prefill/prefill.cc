@@ -25,8 +25,9 @@ const std::vector<Axis> kAxes = {
 
 const std::vector<const gdn::PrefillPath*>& OperatorOf<gdn::PrefillProblem>::paths() {
   static const std::vector<const gdn::PrefillPath*> kPaths = {
-      &gdn::prefill_portable(), &gdn::prefill_segments(), &gdn::prefill_hopper(),
-      &gdn::prefill_hopper_segments(), &gdn::prefill_hopper_fused()};
+      &gdn::prefill_portable(),     &gdn::prefill_segments(),
+      &gdn::prefill_hopper(),       &gdn::prefill_hopper_segments(),
+      &gdn::prefill_hopper_fused(), &gdn::prefill_hopper_fused_segments()};
   return kPaths;
 }
 

@@ -47,7 +47,8 @@ class PrefillScanPath : public KeyedPath<PrefillProblem, PrefillRunner, GdnPrefi
     if (scan.inputs.decay == Decay::kChannel) std::get<0>(*keys).warps = 4;
   }
 
-  // With wgmma, the scan for tensors that TMA cannot read or write.
+  // With wgmma, the scan for tensors that TMA cannot read or write; then the first kernel of scans
+  // that make WY factors of segments.
   void add_other_kernels(const KeySet& keys, std::vector<KernelSpec>* specs) const final {
     if (!with_wgmma()) return;
     GdnPrefillScanKey key = std::get<1>(keys);
@@ -55,6 +56,10 @@ class PrefillScanPath : public KeyedPath<PrefillProblem, PrefillRunner, GdnPrefi
     key.makes_wy = false;
     key.inputs = {};
     specs->push_back(*spec_of(key));
+    if (form_ != ScanForm::kFused || !key.segments) return;
+    GdnPrefillChunksKey decays = std::get<0>(keys);
+    decays.only_decays = true;
+    specs->push_back(*spec_of(decays));
   }
 
   bool with_wgmma() const { return form_ != ScanForm::kMma; }

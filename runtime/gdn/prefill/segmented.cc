@@ -23,6 +23,10 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     if (problem.context_parallel) return {{chunks, with_most_stages(scan, target), {}}};
     if (!with_wgmma()) return {{chunks, scan, SegmentChoice{}}};
     // A multiprocessor holds more of them.
+    if (form() == ScanForm::kFused) {
+      return {{chunks, scan, SegmentChoice{.warps_per_sm = 10}},
+              {chunks, scan, SegmentChoice{.warps_per_sm = 16}}};
+    }
     if (!has_channel_decays(scan)) return {{chunks, scan, SegmentChoice{.warps_per_sm = 10}}};
     // 12 is best for few heads, 24 for many.
     return {{chunks, scan, SegmentChoice{.warps_per_sm = 12}},
@@ -41,7 +45,9 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   }
   void set_own_fields(KeySet* keys) const override {
     PrefillScanPath::set_own_fields(keys);
-    std::get<1>(*keys).segments = true;
+    GdnPrefillScanKey& scan = std::get<1>(*keys);
+    scan.segments = true;
+    if (scan.makes_wy) scan.warps = 8;
   }
   bool fits(const PrefillProblem& problem, const KeySet& keys,
             const Target& target) const override {
@@ -49,7 +55,7 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan, choice] = keys;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
            chunks.warps == std::get<0>(fixed_keys(problem)).warps &&
-           (problem.context_parallel || has_usual_stages(scan, target)) &&
+           (problem.context_parallel || has_expected_stages(problem, scan, target)) &&
            fit(kernels_of(keys), problem, target);
   }
   Cost cost(const PrefillProblem& problem, const KeySet& keys,
@@ -67,6 +73,12 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   }
 
  private:
+  bool has_expected_stages(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
+                           const Target& target) const {
+    if (form() != ScanForm::kFused) return has_usual_stages(scan, target);
+    const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
+    return !kernels.empty() && kernels.front().scan.stages == scan.stages;
+  }
   static SegmentRule rule_of(const PrefillProblem& problem, const KeySet& keys,
                              const Target& target) {
     return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
@@ -88,6 +100,11 @@ const PrefillPath& prefill_segments() {
 
 const PrefillPath& prefill_hopper_segments() {
   static const PrefillSegments kPath("hopper_segments", ScanForm::kWgmma);
+  return kPath;
+}
+
+const PrefillPath& prefill_hopper_fused_segments() {
+  static const PrefillSegments kPath("hopper_fused_segments", ScanForm::kFused);
   return kPath;
 }
 
