@@ -9,7 +9,8 @@ command `result-kernels`: older trees cannot be compared.  FILE: results/measure
 lines are looked up in both trees.  Needs NVRTC, the version that the results were measured with, but no GPU; cubins
 come from the cache of cubinery where it has them.  Exits with 1 where a result stays stale.
 
-Equal are cubins whose instructions, registers, parameters, shared memory and constants are; see code_of().
+Equal are cubins whose instructions, registers, shared memory and constants are; see code_of().  A struct of parameters may
+have grown: instructions say where they read it.
 """
 import argparse
 import collections
@@ -32,6 +33,9 @@ NAMES = re.compile(r"|\.(shstrtab|strtab|symtab|symtab_shndx)|\.note\..*|(\.rela
 VARIABLES = re.compile(r"\.nv\.global(\.init)?|(\.rela?)?\.nv\.constant4")
 SCALAR_BYTES = 8
 KEY = b"kKey"
+# Bytes of parameters, and where they begin; the section that they are copied to is as large.
+PARAMETERS = {0x0A, 0x17, 0x19}
+PARAMETER_SECTION = re.compile(r"\.nv\.constant0\..*")
 SYMBOL_FIRST = {0x0A, 0x11, 0x12, 0x23, 0x2F}  # attributes of .nv.info that begin with the number of a symbol
 
 
@@ -59,12 +63,13 @@ def tables(found):
 
 
 def attributes(contents):
-    """Of .nv.info, without the numbers of symbols, which count variables."""
+    """Of .nv.info, without the numbers of symbols, which count variables, and without parameters."""
     at = 0
     while at < len(contents):
         form, kind, size = struct.unpack_from("<BBH", contents, at)
         end = at + 4 + (size if form == 4 else 0)
-        yield contents[at:at + 4] + contents[at + (8 if kind in SYMBOL_FIRST else 4):end]
+        if kind not in PARAMETERS:
+            yield contents[at:at + 4] + contents[at + (8 if kind in SYMBOL_FIRST else 4):end]
         at = end
 
 
@@ -77,7 +82,7 @@ def code_of(entry):
     found = list(sections(data[begin:begin + size]))
     digest = hashlib.sha256()
     for name, kind, flags, size, contents, _ in found:
-        if NAMES.fullmatch(name) or VARIABLES.fullmatch(name):
+        if NAMES.fullmatch(name) or VARIABLES.fullmatch(name) or PARAMETER_SECTION.fullmatch(name):
             continue
         if name.startswith(".nv.info"):
             contents = b"".join(attributes(contents))

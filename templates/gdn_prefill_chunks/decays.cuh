@@ -33,7 +33,9 @@ __device__ bool is_bound_needed(int to_segment, float decay) {
          (to_segment - 1) * decay >= kMargin * forgotten;
 }
 
-// The sum over the chunk's tokens of log2 max(1, |1 - beta |k^|^2|), for a warp.
+// The sum over the chunk's tokens of log2 max(1, |1 - beta |k^|^2|), for a warp.  A template, as
+// what calls it, so that keys without `only_decays` do not compile it.
+template <int kRows>
 __device__ float growth_of(const GdnPrefillChunksParams& p, const Chunk& chunk, int head,
                            const float* betas) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -44,18 +46,18 @@ __device__ float growth_of(const GdnPrefillChunksParams& p, const Chunk& chunk, 
   } else {
     // Half a warp has a row, a lane 16 bytes of it.
     constexpr int kElements = 16 / size_of(kKey.dtype);
-    static_assert(!kKey.only_decays || kKey.key_dim == 16 * kElements);
+    static_assert(kKey.key_dim == 16 * kElements);
     const auto* const row =
         dev::row_at<kKey.dtype>(p.k, {chunk.batch, chunk.first, head}) + lane % 16 * kElements;
-    dev::Vec<kKey.dtype, 16> parts[kChunk / 2] = {};
+    dev::Vec<kKey.dtype, 16> parts[kRows / 2] = {};
 #pragma unroll
-    for (int i = 0; i < kChunk / 2; ++i) {
+    for (int i = 0; i < kRows / 2; ++i) {
       const int token = 2 * i + lane / 16;
       if (token < chunk.tokens) dev::load_vector(parts[i], row + token * p.k.stride.token);
     }
-    float squares[kChunk / 2] = {};
+    float squares[kRows / 2] = {};
 #pragma unroll
-    for (int i = 0; i < kChunk / 2; ++i) {
+    for (int i = 0; i < kRows / 2; ++i) {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         squares[i] = fmaf(parts[i].get(e), parts[i].get(e), squares[i]);
@@ -63,19 +65,20 @@ __device__ float growth_of(const GdnPrefillChunksParams& p, const Chunk& chunk, 
     }
     float square[1];
     dev::sum_over_warp<8>(squares, square);
-    const int token = 2 * dev::number_of_own<kChunk / 2, 8>(0) + lane / 16;
+    const int token = 2 * dev::number_of_own<kRows / 2, 8>(0) + lane / 16;
     growth = dev::log2_growth(betas[token], square[0]);
   }
   return dev::sum_over_lanes<32, 1>(growth);
 }
 
 // Of one head, whose gates are there, with one warp.
+template <int kRows>
 __device__ void store_decay(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot, int head,
                             const dev::GatesOfHead& gates) {
   const float last = gates.sums[chunk.tokens - 1];
   float bound = kNoBound;
   if (is_bound_needed(chunks_to_segment(p, chunk), last)) {
-    bound = last + growth_of(p, chunk, head, gates.betas);
+    bound = last + growth_of<kRows>(p, chunk, head, gates.betas);
   }
   if (threadIdx.x % 32 != 0) return;
   static_cast<ChunkDecay*>(p.wy)[static_cast<long long>(slot) * p.heads + head] = {

@@ -146,6 +146,7 @@ __device__ void make_head_wy(const GdnPrefillChunksParams& p, const Chunk& chunk
 }
 
 // What they decay, and no more.
+template <int kRows = kChunk>
 __device__ void make_head_decays(const GdnPrefillChunksParams& p, const Chunk& chunk, int slot,
                                  int first_head) {
   Gates gates;
@@ -154,7 +155,7 @@ __device__ void make_head_decays(const GdnPrefillChunksParams& p, const Chunk& c
   // Orders a head's gates before their reading, by the same warp.
   __syncwarp();
   for (int i = threadIdx.x / 32; i < p.heads_per_block; i += kKey.warps) {
-    store_decay(p, chunk, slot, first_head + i, gates_of(i));
+    store_decay<kRows>(p, chunk, slot, first_head + i, gates_of(i));
   }
 }
 

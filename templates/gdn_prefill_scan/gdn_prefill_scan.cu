@@ -11,7 +11,7 @@
 // factors in shared memory.  by_mma.cuh has the chunks for every GPU, by_wgmma.cuh for Hopper;
 // producers.cuh makes WY factors beside them, so that no first kernel is needed, and units.cuh has
 // such a block go through many sequences and heads; segments.cuh cuts long sequences, segment.cuh
-// and carry.cuh have what it needs.
+// and carry.cuh have what it needs; tickets.cuh has both, and handover.cuh what that takes.
 #include "common/checkpoints.cuh"
 #include "common/launch.cuh"
 #include "common/slots.cuh"
