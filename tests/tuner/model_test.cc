@@ -181,6 +181,30 @@ TEST_CASE("BlocksThatGoThroughShortSequencesStartOnce", "[cpu]") {
   CHECK_FALSE(gdn::blocks_stay({.varlen = true, .wgmma = true}, 8, 8));
 }
 
+// Of one sequence: what segments whose WY factors are made in place take on an H200.
+TEST_CASE("SegmentsThatMakeTheirWyFactorsAreMadeInWaves", "[cpu]") {
+  struct Measured {
+    int k_heads, heads;
+    std::int64_t tokens;
+    int warps_per_sm;
+    double us;
+  };
+  const GdnPrefillScanKey scan{
+      .varlen = true, .segments = true, .wgmma = true, .makes_wy = true, .warps = 8, .stages = 6};
+  for (const auto& [k_heads, heads, tokens, warps_per_sm, us] :
+       {Measured{16, 16, 32768, 16, 264.6}, Measured{32, 32, 32768, 16, 474.9},
+        Measured{16, 32, 32768, 16, 470.0}, Measured{16, 64, 32768, 12, 833.8},
+        Measured{16, 32, 8192, 10, 153.4}, Measured{16, 16, 8192, 10, 96.1},
+        Measured{4, 16, 32768, 16, 258.9}, Measured{2, 8, 32768, 16, 169.5}}) {
+    INFO(k_heads << ", " << heads << " heads, " << tokens << " tokens");
+    const gdn::PrefillProblem problem{.heads = {.q = k_heads, .k = k_heads, .v = heads}};
+    const gdn::PrefillCost cost({}, scan, heads, heads / k_heads, kH200);
+    const gdn::SegmentRule rule(problem, scan, warps_per_sm, 132);
+    const double model = cost.split_us(rule, {.length = tokens, .longest = tokens});
+    CHECK(std::abs(std::log2(model / us)) < 0.25);
+  }
+}
+
 TEST_CASE("HeadsShareABlockWhereEveryMultiprocessorKeepsOne", "[cpu]") {
   CHECK(gdn::heads_per_block(8, 32, 2, 132) == 1);
   CHECK(gdn::heads_per_block(9, 32, 2, 132) == 2);

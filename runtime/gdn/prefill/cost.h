@@ -41,6 +41,13 @@ class PrefillCost {
   double split_us(const SegmentRule& rule, const PrefillLoad& load) const;
 
  private:
+  // How many segments a sequence has: on average, the longest one.
+  struct Pieces {
+    std::int64_t segments, longest;
+  };
+
+  // Where the scan makes its WY factors.
+  double fused_split_us(const Pieces& pieces, const PrefillLoad& load) const;
   double chunks_us(const PrefillLoad& load) const;
   double scan_us(const PrefillLoad& load) const;
 

@@ -275,7 +275,7 @@ class KernelsRunner final : public PrefillRunner {
     }
     if (segments.tickets == nullptr) return kMost;
     const std::int64_t slices = keys_.scan.value_dim / (16 * keys_.scan.warps);
-    return resident + segments.chains * problem_.heads.count() * slices;
+    return resident + slices * segments.chains * problem_.heads.count();
   }
 
   // `chunks`: the first kernel, of WY factors or of decays alone, of which any heads share a block.

@@ -55,7 +55,7 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan, choice] = keys;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
            chunks.warps == std::get<0>(fixed_keys(problem)).warps &&
-           (problem.context_parallel || has_expected_stages(problem, scan, target)) &&
+           (problem.context_parallel || has_expected_scan(problem, scan, target)) &&
            fit(kernels_of(keys), problem, target);
   }
   Cost cost(const PrefillProblem& problem, const KeySet& keys,
@@ -73,11 +73,11 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   }
 
  private:
-  bool has_expected_stages(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
-                           const Target& target) const {
+  bool has_expected_scan(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
+                         const Target& target) const {
     if (form() != ScanForm::kFused) return has_usual_stages(scan, target);
     const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
-    return !kernels.empty() && kernels.front().scan.stages == scan.stages;
+    return !kernels.empty() && same_fields(kernels.front().scan, scan);
   }
   static SegmentRule rule_of(const PrefillProblem& problem, const KeySet& keys,
                              const Target& target) {
