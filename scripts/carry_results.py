@@ -36,7 +36,7 @@ KEY = b"kKey"
 # Bytes of parameters, and where they begin; the section that they are copied to is as large.
 PARAMETERS = {0x0A, 0x17, 0x19}
 PARAMETER_SECTION = re.compile(r"\.nv\.constant0\..*")
-SYMBOL_FIRST = {0x0A, 0x11, 0x12, 0x23, 0x2F}  # attributes of .nv.info that begin with the number of a symbol
+SYMBOL_FIRST = {0x11, 0x12, 0x23, 0x2F}  # attributes of .nv.info that begin with the number of a symbol
 
 
 def sections(cubin):
