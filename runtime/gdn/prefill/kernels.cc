@@ -136,8 +136,9 @@ class KernelsRunner final : public PrefillRunner {
       return launch_scan(scan, stream, args.enable_pdl, params.scan, most);
     }
     params.chunks.segment_chunks = params.scan.segments.chunks;
-    CUBINERY_RETURN_IF_ERROR(launch_chunks(makes_wy ? *decays_ : chunks_, stream, args.enable_pdl,
-                                           slots, &params.chunks));
+    CUBINERY_RETURN_IF_ERROR(makes_wy
+                                 ? launch_decays(stream, args.enable_pdl, slots, &params.chunks)
+                                 : launch_chunks(stream, args.enable_pdl, slots, &params.chunks));
     // It may start early wherever that is possible: it waits itself for the chunks, which have
     // waited for what is in front of them.
     return launch_scan(scan, stream, enable_pdl_, params.scan, most);
@@ -221,7 +222,7 @@ class KernelsRunner final : public PrefillRunner {
     };
     if (slots == 0) step.continues = false;
     if (is_due(Step::kStart) && slots > 0) {
-      CUBINERY_RETURN_IF_ERROR(launch_chunks(chunks_, stream, enable_pdl, slots, &params->chunks));
+      CUBINERY_RETURN_IF_ERROR(launch_chunks(stream, enable_pdl, slots, &params->chunks));
       enable_pdl = enable_pdl_;
     }
     for (const Step which : {Step::kStart, Step::kCarry, Step::kFinish}) {
@@ -278,25 +279,34 @@ class KernelsRunner final : public PrefillRunner {
     return resident + slices * segments.chains * problem_.heads.count();
   }
 
-  // `chunks`: the first kernel, of WY factors or of decays alone, of which any heads share a block.
-  Status launch_chunks(const Kernel& chunks, Stream stream, bool enable_pdl, std::int64_t slots,
+  Status launch_chunks(Stream stream, bool enable_pdl, std::int64_t slots,
                        GdnPrefillChunksParams* params) const {
+    params->heads_per_block =
+        heads_per_block(slots, problem_.heads.count(), shared_heads_, sm_count_);
+    const std::int64_t most = problem_.inputs.decay == Decay::kChannel
+                                  ? std::int64_t{sm_count_} * resident_blocks(keys_.chunks)
+                                  : kMost;
+    return launch_first(chunks_, stream, enable_pdl, slots, std::max<std::int64_t>(most, 1),
+                        params);
+  }
+
+  // Of decays alone any heads share a block: many small ones, which wait for their loads.
+  Status launch_decays(Stream stream, bool enable_pdl, std::int64_t slots,
+                       GdnPrefillChunksParams* params) const {
+    constexpr int kResident = 16;
     const int heads = problem_.heads.count();
+    params->heads_per_block =
+        heads_per_block(slots, heads, std::gcd(heads, kMaxHeadsPerBlock), sm_count_ * kResident);
+    return launch_first(*decays_, stream, enable_pdl, slots, kMost, params);
+  }
+
+  // `most`: blocks.
+  Status launch_first(const Kernel& kernel, Stream stream, bool enable_pdl, std::int64_t slots,
+                      std::int64_t most, GdnPrefillChunksParams* params) const {
     params->slots = static_cast<int>(slots);
-    if (&chunks == &chunks_) {
-      params->heads_per_block = heads_per_block(slots, heads, shared_heads_, sm_count_);
-    } else {
-      // Many small blocks, which wait for their loads.
-      constexpr int kResident = 16;
-      params->heads_per_block =
-          heads_per_block(slots, heads, std::gcd(heads, kMaxHeadsPerBlock), sm_count_ * kResident);
-    }
-    std::int64_t blocks = slots * (heads / params->heads_per_block);
-    if (problem_.inputs.decay == Decay::kChannel) {
-      const std::int64_t resident = std::int64_t{sm_count_} * resident_blocks(keys_.chunks);
-      blocks = std::min(blocks, std::max<std::int64_t>(resident, 1));
-    }
-    return chunks.launch(
+    const std::int64_t blocks =
+        std::min(slots * (problem_.heads.count() / params->heads_per_block), most);
+    return kernel.launch(
         stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl}, *params);
   }
 
@@ -408,9 +418,9 @@ GdnPrefillScanKey with_most_stages(GdnPrefillScanKey scan, const Target& target)
 }
 
 bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target) {
-  GdnPrefillScanKey three = scan;
-  three.stages = 3;
-  return scan.stages == with_stages_in(target.shared_bytes_per_block, three).stages;
+  GdnPrefillScanKey usual = scan;
+  usual.stages = scan.makes_wy ? 6 : 3;
+  return scan.stages == with_stages_in(target.shared_bytes_per_block, usual).stages;
 }
 
 PrefillCost cost_of(const PrefillProblem& problem, const PrefillKernels& keys,

@@ -36,7 +36,7 @@ bool fit(const PrefillKernels& keys, const PrefillProblem& problem, const Target
 // less for copies.
 GdnPrefillScanKey with_most_stages(GdnPrefillScanKey scan, const Target& target);
 
-// Whether it has three stages, or as many as fit.
+// Whether it has three stages, or six where it makes WY factors, or as many as fit.
 bool has_usual_stages(const GdnPrefillScanKey& scan, const Target& target);
 
 // What the cost model is asked about, and of a cell of the operator's table.

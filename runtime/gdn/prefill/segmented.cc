@@ -22,11 +22,11 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan] = kernels.front();
     if (problem.context_parallel) return {{chunks, with_most_stages(scan, target), {}}};
     if (!with_wgmma()) return {{chunks, scan, SegmentChoice{}}};
-    // A multiprocessor holds more of them.
     if (form() == ScanForm::kFused) {
       return {{chunks, scan, SegmentChoice{.warps_per_sm = 10}},
               {chunks, scan, SegmentChoice{.warps_per_sm = 16}}};
     }
+    // A multiprocessor holds more of them.
     if (!has_channel_decays(scan)) return {{chunks, scan, SegmentChoice{.warps_per_sm = 10}}};
     // 12 is best for few heads, 24 for many.
     return {{chunks, scan, SegmentChoice{.warps_per_sm = 12}},
@@ -55,7 +55,7 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
     const auto& [chunks, scan, choice] = keys;
     return scan.chunk_size <= 32 && is_worth_measuring(choice) &&
            chunks.warps == std::get<0>(fixed_keys(problem)).warps &&
-           (problem.context_parallel || has_expected_scan(problem, scan, target)) &&
+           (problem.context_parallel || has_usual_stages(scan, target)) &&
            fit(kernels_of(keys), problem, target);
   }
   Cost cost(const PrefillProblem& problem, const KeySet& keys,
@@ -73,12 +73,6 @@ class PrefillSegments final : public PrefillScanPath<SegmentChoice> {
   }
 
  private:
-  bool has_expected_scan(const PrefillProblem& problem, const GdnPrefillScanKey& scan,
-                         const Target& target) const {
-    if (form() != ScanForm::kFused) return has_usual_stages(scan, target);
-    const auto kernels = default_kernels(kernels_of(fixed_keys(problem)), problem, target);
-    return !kernels.empty() && same_fields(kernels.front().scan, scan);
-  }
   static SegmentRule rule_of(const PrefillProblem& problem, const KeySet& keys,
                              const Target& target) {
     return {problem, std::get<1>(keys), std::get<2>(keys).warps_per_sm, target.sm_count};
