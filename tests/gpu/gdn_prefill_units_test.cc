@@ -103,18 +103,8 @@ TEST_CASE("GdnPrefillUnits.OtherDimsAndDtypes", "[gpu][prefill]") {
   run_units(problem, uniform(50, 45));
 }
 
-// All outputs are NaN, nothing else is touched.
 TEST_CASE("GdnPrefillUnits.MalformedCuSeqlens", "[gpu][prefill]") {
-  const PrefillProblem problem = units_problem();
-  const std::optional<gdn::Prefill> prefill = by_path(problem, kUnitsPath);
-  if (!prefill) return;
-  const CaseShape shape = many(60, 40);
-  for (const std::int64_t bad : {-1, 1 << 30}) {
-    PrefillCase c(problem, shape, {.seed = seed()});
-    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(TensorId::kCuSeqlens, 33)), bad);
-    REQUIRE(c.row(0).kind == RowKind::kInvalid);
-    expect_good(c, *prefill, shape);
-  }
+  run_malformed(units_problem(), kUnitsPath, many(60, 40), 33);
 }
 
 // Without states, which are most of what is moved to and from the device.

@@ -36,4 +36,17 @@ inline void run_by_path(const gdn::PrefillProblem& problem, std::string_view pat
   expect_good(PrefillCase(problem, shape, options), *prefill, shape);
 }
 
+// With an element of cu_seqlens that cannot be: all outputs are NaN, nothing else is touched.
+inline void run_malformed(const gdn::PrefillProblem& problem, std::string_view path,
+                          const CaseShape& shape, std::int64_t element) {
+  const std::optional<gdn::Prefill> prefill = by_path(problem, path);
+  if (!prefill) return;
+  for (const std::int64_t bad : {-1, 1 << 30}) {
+    PrefillCase c(problem, shape, {.seed = seed()});
+    store_integer(problem.cu_seqlens_dtype, c.at(c.vector_at(TensorId::kCuSeqlens, element)), bad);
+    REQUIRE(c.row(0).kind == RowKind::kInvalid);
+    expect_good(c, *prefill, shape);
+  }
+}
+
 }  // namespace cubinery::test
