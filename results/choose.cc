@@ -257,7 +257,7 @@ Ladder::Point Ladder::point_of(const Shape& features, double per_sm) {
     point.push_back({.name = size.name,
                      .log = std::log2(static_cast<double>(size.value)) + (is_per_sm ? per_sm : 0),
                      .weight = is_per_sm ? kWorkWeight : 1,
-                     .bucket = nearest_log2(size.value)});
+                     .bucket = size_in_bucket(size)});
   }
   std::sort(point.begin(), point.end(), [](const Coordinate& a, const Coordinate& b) {
     return a.weight != b.weight ? a.weight > b.weight : a.name < b.name;

@@ -103,8 +103,8 @@ class Ladder {
   struct Coordinate {
     std::string_view name;
     double log = 0;
-    double weight = 1;       // to compare distances
-    std::size_t bucket = 0;  // the nearest power of two
+    double weight = 1;         // to compare distances
+    std::uint64_t bucket = 0;  // size_in_bucket()
   };
   // A shape as a point: its sizes, those that weigh most first.
   using Point = std::vector<Coordinate>;

@@ -28,21 +28,28 @@ template <class Value>
 std::string joined(const Shape& shape, Value value) {
   std::string text;
   for (const ShapeSize& size : shape) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : ";", size.name, value(size.value));
+    text += fmt::format("{}{}={}", text.empty() ? "" : ";", size.name, value(size));
   }
   return text;
 }
 
 }  // namespace
 
-std::string bucket_of(const Shape& features) { return joined(features, nearest_power); }
+std::uint64_t size_in_bucket(const ShapeSize& size) {
+  const bool is_of_problem =
+      std::find(std::begin(kOfProblem), std::end(kOfProblem), size.name) != std::end(kOfProblem);
+  if (is_of_problem) return static_cast<std::uint64_t>(std::max<std::int64_t>(size.value, 1));
+  return nearest_power(size.value);
+}
+
+std::string bucket_of(const Shape& features) { return joined(features, size_in_bucket); }
 
 std::size_t nearest_log2(std::int64_t size) {
   return static_cast<std::size_t>(std::countr_zero(nearest_power(size)));
 }
 
 std::string to_text(const Shape& shape) {
-  return joined(shape, [](std::int64_t value) { return value; });
+  return joined(shape, [](const ShapeSize& size) { return size.value; });
 }
 
 std::optional<std::int64_t> size_in(const Shape& shape, std::string_view name) {

@@ -11,11 +11,18 @@
 
 namespace cubinery {
 
-// "states=256;skew=1": each size rounded to the nearest power of two (half way in the logarithm,
-// up). Persistent: results are found by it.
+// A size as buckets have it: the nearest power of two (half way in the logarithm, up), but those in
+// kOfProblem as they are.  Sizes below 1 are taken as 1.
+std::uint64_t size_in_bucket(const ShapeSize& size);
+// Features that are of the problem, and no size of a launch: value heads for each key head.  With 3
+// of them there are three quarters of the heads with 4, which fill a GPU otherwise.
+inline constexpr std::string_view kOfProblem[] = {"group"};
+
+// "states=256;skew=1": of each size what size_in_bucket() says. Persistent: results are found by
+// it.
 std::string bucket_of(const Shape& features);
 
-// The exponent of that power of two.  Sizes below 1 are taken as 1.
+// The exponent of the nearest power of two.  Sizes below 1 are taken as 1.
 std::size_t nearest_log2(std::int64_t size);
 
 // "batch=8;heads=32": the sizes as they are.

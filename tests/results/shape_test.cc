@@ -23,6 +23,12 @@ TEST_CASE("BucketsRoundToTheNearestPowerOfTwo", "[cpu]") {
   CHECK(bucket_of({{"states", 256}, {"skew", 1}}) == "states=256;skew=1");
 }
 
+TEST_CASE("BucketsKeepWhatIsOfTheProblem", "[cpu]") {
+  CHECK(bucket_of({{"states", 48}, {"group", 3}}) == "states=64;group=3");
+  CHECK(bucket_of({{"states", 64}, {"group", 4}}) == "states=64;group=4");
+  CHECK(bucket_of({{"group", 0}}) == "group=1");
+}
+
 TEST_CASE("BucketsOfLargeSizesAreExact", "[cpu]") {
   const std::int64_t largest = std::numeric_limits<std::int64_t>::max();
   CHECK(bucket_of({{"n", largest}}) == "n=9223372036854775808");
