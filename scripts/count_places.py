@@ -66,7 +66,7 @@ def main():
     files = hand_kept()
     either = [r"\w*[dD]ecode\w*", r"\w*[pP]refill\w*"]
     rows = [  # what, files, what we aim at, and the most that --check lets pass: today's
-        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3, 7),
+        ("a tuned field of one kernel (stages of gdn_prefill_scan)", naming(files, "stages"), 3, 6),
         ("an option without a tensor, of one operator (token_layout)", naming(files, "token_layout"), 5, 4),
         ("likewise, of every operator (use_qk_l2norm)", naming(files, "use_qk_l2norm"), 8, 19),
         ("an option with a tensor, of one operator (norm_weight)", naming(files, "norm_weight"), 6, 5),

@@ -445,16 +445,7 @@ __device__ void run_chunk_by_wgmma(State& state, dev::Acc (&o)[kTokens], unsigne
   at_first();
   // S decays meanwhile.  Its factor is loaded behind the fence of at_first(): with one that is
   // there before, compilers put the multiplications in front of the products.
-  float decay;
-  if constexpr (!kChannels) dev::load_shared(decay, wy + kWy.decay);
-#pragma unroll
-  for (int k = 0; k < kKeys; ++k) {
-    if constexpr (kChannels) {
-      scale_columns(state.tiles[k], Factors(wy, channel_factors().decay, k));
-    } else {
-      scale(state.tiles[k], decay);
-    }
-  }
+  scale_state(state, wy + (kChannels ? channel_factors().decay : kWy.decay));
   if constexpr (producers(kKey) > 0) dev::wait_for_phase(values_at(turn.stage), turn.parity);
   // What the products are needed for is at hand when they end.
   Tile given[kTokens];

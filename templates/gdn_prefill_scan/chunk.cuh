@@ -266,7 +266,14 @@ __device__ void fill_output(const GdnPrefillScanParams& p, const Unit& unit, lon
   }
 }
 
-// The same for the tokens of the unit's span that have outputs.
+// Where cu_seqlens is malformed all tokens are filled, a share of them by each slot of segments or
+// sequence.
+__device__ void fill_share(const GdnPrefillScanParams& p, const Unit& unit, int share) {
+  const int shares = kKey.segments ? p.segments.slots : p.sequences;
+  fill_output(p, unit, p.tokens * share / shares, p.tokens * (share + 1) / shares, dev::nan());
+}
+
+// The same value for the tokens of the unit's span that have outputs.
 __device__ void fill_span(const GdnPrefillScanParams& p, const Unit& unit, float value) {
   const Span& span = unit.span;
   const long long first = unit.sequence.first;

@@ -43,8 +43,7 @@ __device__ bool take_sequence(const GdnPrefillScanParams& p, Unit* unit) {
     unit->n = p.order[rank];
     if (unit->n == dev::kMalformed) {
       // Every block fills its share of all tokens.
-      fill_output(p, *unit, p.tokens * rank / p.sequences, p.tokens * (rank + 1) / p.sequences,
-                  dev::nan());
+      fill_share(p, *unit, rank);
       return false;
     }
     unit->sequence = dev::packed_sequence<kChunk, kKey.cu_seqlens_dtype>(unit->n, p.cu_seqlens);

@@ -27,6 +27,13 @@ __device__ void count_computing(unsigned* counter) {
   if (threadIdx.x == 0) dev::count_block(counter);
 }
 
+// A state that is stored as the sequences' are.  `from`: null for zeros, which it has already.
+__device__ void load_state_from(State& state, const char* from, const Unit& unit) {
+  if (from == nullptr) return;
+  state.template load<kKey.states.dtype>(dev::as<kKey.states.dtype>(static_cast<const void*>(from)),
+                                         warp_column(unit));
+}
+
 // For the threads that compute.
 template <class Work>
 __device__ void start_unit(State& state, const Work& work, const Unit& unit) {
@@ -35,9 +42,8 @@ __device__ void start_unit(State& state, const Work& work, const Unit& unit) {
   } else if (work.from != nullptr && work.ready != nullptr) {
     dev::wait_for(work.ready, kSlices);
     load_segment_state(state, work.from, unit);
-  } else if (work.from != nullptr) {
-    state.template load<kKey.states.dtype>(
-        dev::as<kKey.states.dtype>(static_cast<const void*>(work.from)), warp_column(unit));
+  } else {
+    load_state_from(state, work.from, unit);
   }
   if (work.started != nullptr) count_computing(work.started);
 }
@@ -64,8 +70,7 @@ __device__ void end_unit(State& state, const Work& work, const Unit& unit) {
 // shared memory.
 template <class Work>
 __device__ void carry_at_end(const GdnPrefillScanParams& p, const Work& work, unsigned emptied) {
-  static_assert(producers(kKey) == 0 || !kKey.segments ||
-                kKey.stages * stage_bytes(kKey) >= carry_bytes(kKey));
+  static_assert(producers(kKey) == 0 || !kKey.segments || stages_hold_carry(kKey));
   const Unit unit = uniform(work.unit);
   if (unit.role != Role::kChain) return;
   dev::wait_for_phase(emptied, 0);

@@ -138,6 +138,9 @@ constexpr int carry_bytes(const GdnPrefillScanKey& key) {
          segment_decay_bytes(key.key_dim, key.inputs.decay) + 3 * 8 +
          (threads(key) / 32 + 1) / 2 * 8;
 }
+constexpr bool stages_hold_carry(const GdnPrefillScanKey& key) {
+  return key.stages * stage_bytes(key) >= carry_bytes(key);
+}
 // With mma.sync the state as an operand, then a ring of slices, each of 16 columns of D and as many
 // rows of N.
 constexpr int carried_state_bytes(const GdnPrefillScanKey& key) {
@@ -157,6 +160,17 @@ constexpr int shared_bytes(const GdnPrefillScanKey& key) {
   const int chunks = key.stages * (stage_bytes(key) + behind) + producer_bytes(key);
   const int carry = key.segments && key.wgmma ? carry_bytes(key) : 0;
   return (chunks > carry ? chunks : carry) + kept_bytes(key);
+}
+
+// For each head tickets of a launch with `segments` (segments.cuh): of N and D, of chains, and of
+// outputs, of which with makes_wy those that wait for a state have others.
+template <class Int>
+constexpr Int segment_tickets(const GdnPrefillScanKey& key, Int slots, Int chains) {
+  const int columns = 16 * key.warps;
+  const Int slices = key.value_dim / columns;
+  const Int results = slices + key.key_dim / columns;
+  const Int outputs = key.makes_wy ? 2 * slices : slices;
+  return slots * (results + outputs) + chains * slices;
 }
 
 // With as many stages as so much shared memory holds, at most the key's and at least two.

@@ -34,11 +34,6 @@ __device__ Segment uniform(const Segment& segment) {
 __device__ bool is_malformed(const GdnPrefillScanParams& p) {
   return kKey.varlen && p.order[0] == dev::kMalformed;
 }
-// Fills a slot's share of all tokens, where cu_seqlens is malformed.
-__device__ void fill_share(const GdnPrefillScanParams& p, const Unit& unit, int slot) {
-  fill_output(p, unit, p.tokens * slot / p.segments.slots, p.tokens * (slot + 1) / p.segments.slots,
-              dev::nan());
-}
 
 // How the unit's sequence is cut.
 __device__ Cut cut_of(const GdnPrefillScanParams& p, const Unit& unit) {

@@ -13,9 +13,9 @@
 namespace {
 
 __device__ unsigned tickets_of(const GdnPrefillScanParams& p) {
-  const auto slots = static_cast<unsigned>(p.segments.slots);
-  const auto chains = static_cast<unsigned>(p.segments.chains);
-  return (slots * (kResults + 2 * kSlices) + chains * kSlices) * p.heads;
+  return segment_tickets(kKey, static_cast<unsigned>(p.segments.slots),
+                         static_cast<unsigned>(p.segments.chains)) *
+         p.heads;
 }
 
 // For one warp.  It has few registers, and keeps what it has found in the next record.

@@ -216,17 +216,13 @@ class Planner {
     const unsigned lane = threadIdx.x % 32;
     const bool is_mine = lane < kAtOnce && unit_number(first + lane) < units_of(p_);
     const Unit unit = unit_of(p_, unit_number(first + (is_mine ? lane : 0)));
-    const bool starts_from_state = has_initial(p_, unit);
     const dev::Slots slots = dev::slots_of<kKey>(p_.states, unit.n);
     const dev::CheckpointRows checkpoints =
         dev::checkpoint_rows<kKey>(p_, unit.n, unit.sequence.tokens);
     const bool computes = slots.kind == dev::Slots::Kind::kCompute && checkpoints.fit;
     const bool is_filled = !computes && slots.kind != dev::Slots::Kind::kSkip;
     const bool is_empty = unit.span.end == 0;
-    const char* const from = starts_from_state
-                                 ? reinterpret_cast<const char*>(dev::matrix_at<kKey.states.dtype>(
-                                       p_.states.read, slots.read, unit.h))
-                                 : nullptr;
+    const char* const from = initial_of(p_, unit, slots.read);
     char* const to = destination_of_sequence(p_, unit, slots).state;
     for_each_lane(is_mine && computes && !is_empty, [&](unsigned i) {
       // Each is shown before the next one is waited for: the warp that copies goes on only then.
@@ -365,10 +361,7 @@ __device__ void run_units(const GdnPrefillScanParams& p) {
                                 work.checkpoint, plan_at, outputs_place);
       end_unit(state, work, unit);
     } else {
-      if (work.from != nullptr) {
-        state.template load<kKey.states.dtype>(
-            dev::as<kKey.states.dtype>(static_cast<const void*>(work.from)), warp_column(unit));
-      }
+      load_state_from(state, work.from, unit);
       run_chunks_by_wgmma<true>(state, p, unit, 0, unit.span.end, &turn, work.checkpoint, plan_at,
                                 place);
       if (work.to != nullptr) store_sequence_state(state, {.state = work.to}, unit);

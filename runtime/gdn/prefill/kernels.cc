@@ -326,11 +326,8 @@ class KernelsRunner final : public PrefillRunner {
       blocks = std::int64_t{outputs + transitions} * params.segments.slots *
                (step == Step::kFinish ? kParts : 1);
     } else if (rule_ && !problem_.context_parallel) {
-      const int transitions = keys_.scan.key_dim / columns;
-      // Units that wait for a state have tickets of their own (segments.cuh).
-      const int rounds = keys_.scan.makes_wy ? 3 : 2;
-      blocks = std::int64_t{rounds * outputs + transitions} * params.segments.slots +
-               std::int64_t{outputs} * params.segments.chains;
+      blocks =
+          segment_tickets<std::int64_t>(keys_.scan, params.segments.slots, params.segments.chains);
     }
     blocks = std::min(blocks * problem_.heads.count(), most);
     return scan.launch(stream, {.grid = {static_cast<unsigned>(blocks)}, .enable_pdl = enable_pdl},
