@@ -14,9 +14,9 @@ constexpr double kPrefillStartUs = 2;
 constexpr double kChunksStartUs = 3;
 // The first kernel's cycles for a chunk of 32 x 128: of the products that heads share, of one head,
 // and of one head's part that does not grow with the chunk.  Squares of the chunk size.
-constexpr double kChunksSharedCycles = 1000;
-constexpr double kChunksHeadCycles = 400;
-constexpr double kChunksFixedCycles = 140;
+constexpr double kChunksSharedCycles = 600;
+constexpr double kChunksHeadCycles = 240;
+constexpr double kChunksFixedCycles = 85;
 // A block alone on a multiprocessor takes so much longer: kLone + kLonePerWarp / warps.
 constexpr double kChunksLone = 1.5;
 constexpr double kChunksLonePerWarp = 3;
@@ -283,7 +283,7 @@ double PrefillCost::fused_split_us(const Pieces& pieces, const PrefillLoad& load
   const double all =
       (full + std::pow(waves - full, kFusedLastWave)) * chunks_in(load.length, pieces.segments);
   // Outputs that wait for a state come behind the units that find it.
-  const double chain = (carries > 1 ? 2 : 1) * chunks_in(load.longest, pieces.longest);
+  const double chain = (carries > 0 ? 2 : 1) * chunks_in(load.longest, pieces.longest);
   return 2 * kPrefillStartUs + kFusedCut.us + us_of(std::max(all, chain) * lone_, target_) +
          std::ceil(waves) * kFusedWaveUs + carries * kFusedCut.carry_us;
 }
