@@ -104,6 +104,21 @@ TEST_CASE("EachRungAnswersWhereTheOnesAboveItAreMissing", "[tuner]") {
   CHECK(answer(results, 64) == "not measured for this problem on this GPU");
 }
 
+TEST_CASE("AResultStandsForItsBucketOnlyWithAsManyHeadsPerKeyHead", "[tuner]") {
+  const auto result = [](std::int64_t states, std::int64_t group, int count) {
+    TuningResult one = result_of(states, warps(count));
+    one.setting.features.push_back({"group", group});
+    one.setting.bucket = bucket_of(one.setting.features);
+    return one;
+  };
+  std::vector<TuningResult> results{result(64, 4, 1)};
+  CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 4}}) == "exact: 1");
+  CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 3}}) == "nearest shape: 1");
+  results.push_back(result(48, 3, 2));
+  CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 3}}) == "exact: 2");
+  CHECK(answer(Ladder(wanted(), results), {{"states", 64}, {"group", 4}}) == "exact: 1");
+}
+
 TEST_CASE("ResultsOfOtherThingsDoNotAnswer", "[tuner]") {
   TuningResult other_op = result_of(64, warps(1));
   other_op.setting.op = "toys";
