@@ -118,7 +118,7 @@ void run_same_fused_bits(int threads, int launches) {
   PrefillProblem problem = fused_segments();
   const std::optional<gdn::Prefill> prefill = by_path(problem, kFusedSegmentsPath);
   if (!prefill) return;
-  expect_same_bits(problem, *prefill, {.lengths = {700, 64, 333}}, threads, launches);
+  expect_same_bits(problem, *prefill, {.lengths = {300, 64, 133}}, threads, launches);
 }
 TEST_CASE("GdnPrefillFusedSegments.SameBitsEveryTime", "[gpu][prefill]") {
   run_same_fused_bits(2, 500);
