@@ -23,12 +23,12 @@ Shape features_of(const Problem& problem, const Shape& shape) {
   return std::visit([&](const auto& one) { return gdn_features(one, shape); }, problem);
 }
 
-// How far the sizes are from the powers of two that name their bucket.
+// How far the sizes are from those that name their bucket, in powers of two.
 double off_centre(const Shape& features) {
   double off = 0;
   for (const ShapeSize& size : features) {
-    const double exponent = std::log2(static_cast<double>(size.value));
-    off += std::abs(exponent - std::round(exponent));
+    const auto centre = static_cast<double>(size_in_bucket(size));
+    off += std::abs(std::log2(static_cast<double>(size.value) / centre));
   }
   return off;
 }
