@@ -54,6 +54,14 @@ TuningResult result_of(std::int64_t states, std::vector<TunedValue> configuratio
   return result;
 }
 
+// With one more feature beside the states.
+TuningResult result_at(std::int64_t states, ShapeSize feature, int count) {
+  TuningResult result = result_of(states, warps(count));
+  result.setting.features.push_back(std::move(feature));
+  result.setting.bucket = bucket_of(result.setting.features);
+  return result;
+}
+
 Wanted wanted() {
   return {.op = "toy",
           .problem = kFixed,
@@ -105,16 +113,10 @@ TEST_CASE("EachRungAnswersWhereTheOnesAboveItAreMissing", "[tuner]") {
 }
 
 TEST_CASE("AResultStandsForItsBucketOnlyWithAsManyHeadsPerKeyHead", "[tuner]") {
-  const auto result = [](std::int64_t states, std::int64_t group, int count) {
-    TuningResult one = result_of(states, warps(count));
-    one.setting.features.push_back({"group", group});
-    one.setting.bucket = bucket_of(one.setting.features);
-    return one;
-  };
-  std::vector<TuningResult> results{result(64, 4, 1)};
+  std::vector<TuningResult> results{result_at(64, {"group", 4}, 1)};
   CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 4}}) == "exact: 1");
   CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 3}}) == "nearest shape: 1");
-  results.push_back(result(48, 3, 2));
+  results.push_back(result_at(48, {"group", 3}, 2));
   CHECK(answer(Ladder(wanted(), results), {{"states", 48}, {"group", 3}}) == "exact: 2");
   CHECK(answer(Ladder(wanted(), results), {{"states", 64}, {"group", 4}}) == "exact: 1");
 }
@@ -211,14 +213,9 @@ TEST_CASE("TheUsersResultsComeFirst", "[tuner]") {
 }
 
 TEST_CASE("AsMuchParallelWorkCountsBeforeAllElse", "[tuner]") {
-  const auto measured = [](std::int64_t states, std::int64_t length, int count) {
-    TuningResult result = result_of(states, warps(count));
-    result.setting.features.push_back({"length", length});
-    result.setting.bucket = bucket_of(result.setting.features);
-    return result;
-  };
   // Both are a factor of four away; the second has as many states.
-  const std::vector<TuningResult> results{measured(16, 32768, 1), measured(32, 4096, 2)};
+  const std::vector<TuningResult> results{result_at(16, {"length", 32768}, 1),
+                                          result_at(32, {"length", 4096}, 2)};
   CHECK(answer(Ladder(wanted(), results), {{"states", 32}, {"length", 16384}}) ==
         "nearest shape: 2");
   CHECK(answer(Ladder(wanted(), results), {{"states", 16}, {"length", 8192}}) ==
