@@ -306,8 +306,9 @@ def prefill_table(rows, h100_rows):
     for row in rows:
         fla = row.get("peers_ms", {}).get("fla-0.5.2")
         published = row.get("best_published_ms")
+        other = h100.get(labels(row))
         lines.append([*labels(row), duration(row["byte_floor_ms"] / 1e3), duration(row["ms"] / 1e3),
-                      duration(h100[labels(row)] / 1e3), duration(fla / 1e3) if fla else "",
+                      duration(other / 1e3) if other else "", duration(fla / 1e3) if fla else "",
                       f"{duration(published / 1e3)} {row['best_published']}" if published else "",
                       f"{published / row['ms']:.2f}x" if published else ""])
     return table(["tokens", "heads", "protocol", "byte floor", "cubinery", "on an H100", "FLA 0.5.2", "best published",
