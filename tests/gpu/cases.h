@@ -30,7 +30,7 @@ class PrefillCase : public GdnCase {
 
   PrefillCase(const GdnProblem& problem, const CaseShape& shape, const CaseOptions& options = {});
 
-  GdnArgs args() const { return GdnCase::args(device_.addresses()); }
+  GdnArgs args() const { return GdnCase::args(addresses()); }
   // The same for sequences first ... first + count - 1 alone.
   GdnArgs args(std::int64_t first, std::int64_t count) const;
   gdn::PrefillSize size(const gdn::PrefillArgs& args) const;
@@ -38,6 +38,8 @@ class PrefillCase : public GdnCase {
   // Sends all bytes (again): outputs become NaN.
   void upload() const { device_.upload(memory()).value(); }
   GdnMemory download() const { return device_.download().value(); }
+  // Of the pieces on the device.
+  std::vector<void*> addresses() const { return device_.addresses(); }
 
  private:
   GdnDeviceMemory device_;

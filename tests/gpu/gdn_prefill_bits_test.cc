@@ -1,5 +1,7 @@
 // What must not change a bit of a GDN prefill: the batch around a sequence, other sequences'
 // values, the workspace, graphs, streams, threads, and pieces.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -142,6 +144,32 @@ TEST_CASE("GdnPrefill.SameBitsEveryTime", "[gpu][prefill]") {
     const gdn::Prefill prefill = prepare(problem, {c.size(c.args())});
     const GdnMemory first = run(c, prefill);
     for (int i = 0; i < 5; ++i) CHECK(first_difference(run(c, prefill), first) == "");
+  }
+}
+
+// What compares a hundred thousand launches finds one bit.
+TEST_CASE("DeviceBits.FirstDifferenceOfTheFirstLaunchThatHasOne", "[gpu][prefill]") {
+  const PrefillCase c(small_varlen(), mixed_shape(), {.seed = seed()});
+  const gdn::Prefill prefill = prepare(c.problem(), {c.size(c.args())});
+  const Session<PrefillCase> session(c, prefill, c.args());
+  const GdnMemory expected = run(c, prefill);
+  const auto found = [&](const GdnMemory& after) {
+    const DeviceBits bits(c.addresses(), c.memory(), after);
+    for (const std::uint32_t launch : {9, 5, 7}) {
+      REQUIRE(bits.renew(session.stream().get()).ok());
+      REQUIRE(session.launch(c.args()).ok());
+      REQUIRE(bits.compare(session.stream().get(), launch).ok());
+    }
+    CHECK((first_difference(session.finish(), after) == "") == (after == expected));
+    return bits.first_difference();
+  };
+  CHECK(found(expected) == "");
+  constexpr auto kOutputs = static_cast<std::size_t>(TensorId::kO);
+  const std::size_t bytes = expected[kOutputs].size() - 2 * kGuardBytes;
+  for (const std::size_t at : {std::size_t{0}, bytes / 2, bytes}) {  // `bytes`: the guard band
+    GdnMemory other = expected;
+    other[kOutputs][kGuardBytes + at] ^= std::byte{1};
+    CHECK(found(other) == fmt::format("launch 5: o, byte {} of {}", at, bytes));
   }
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "runtime/operator/planner.h"
 #include "runtime/operator/tuning_context.h"
 #include "tests/gpu/cases.h"
+#include "tests/gpu/device_bits.h"
 
 namespace cubinery::test {
 
@@ -311,28 +313,34 @@ void expect_all_confined(const MakeCase& make, const Operator& prepared, std::in
 // the device in many ways.
 inline void expect_same_bits(const gdn::PrefillProblem& problem, const gdn::Prefill& prefill,
                              const CaseShape& shape, int threads, int launches) {
-  std::vector<std::unique_ptr<PrefillCase>> cases;
-  std::vector<std::unique_ptr<Session<PrefillCase>>> sessions;
+  struct Repeated {
+    Repeated(const gdn::PrefillProblem& problem, const gdn::Prefill& prefill,
+             const CaseShape& shape)
+        : one(problem, shape, {.seed = seed()}), session(one, prefill, one.args()) {}
+
+    PrefillCase one;
+    Session<PrefillCase> session;
+    std::uint32_t done = 0;
+    std::optional<DeviceBits> bits{};
+  };
+  std::vector<std::unique_ptr<Repeated>> all;
   for (int t = 0; t < threads; ++t) {
-    const PrefillCase& c = *cases.emplace_back(
-        std::make_unique<PrefillCase>(problem, shape, CaseOptions{.seed = seed()}));
-    sessions.push_back(std::make_unique<Session<PrefillCase>>(c, prefill, c.args()));
+    all.push_back(std::make_unique<Repeated>(problem, prefill, shape));
   }
-  const GdnMemory first = run(*cases[0], prefill);
-  std::vector<std::string> wrong(sessions.size());  // with the last launch that was
+  const GdnMemory first = run(all[0]->one, prefill);
+  for (const auto& each : all) each->bits.emplace(each->one.addresses(), each->one.memory(), first);
   const std::vector<int> failures =
       failures_in_threads(threads, launches / threads, [&](std::size_t t) {
-        cases[t]->upload();
-        Status status = sessions[t]->launch(cases[t]->args());
-        if (status.ok()) status = sessions[t]->stream().synchronize();
-        const std::string found = status.ok() ? first_difference(cases[t]->download(), first)
-                                              : std::string(status.message());
-        if (!found.empty()) wrong[t] = found;
-        return found.empty();
+        Repeated& each = *all[t];
+        const Stream stream = each.session.stream().get();
+        return each.bits->renew(stream).ok() && each.session.launch(each.one.args()).ok() &&
+               each.bits->compare(stream, each.done++).ok();
       });
-  CHECK(wrong == std::vector<std::string>(wrong.size()));
   CHECK(failures == std::vector<int>(failures.size()));
-  for (const auto& session : sessions) session->finish();  // guard bands
+  for (const auto& each : all) {
+    CHECK(first_difference(each->session.finish(), first) == "");  // guard bands too
+    CHECK(each->bits->first_difference() == "");
+  }
 }
 
 }  // namespace cubinery::test
