@@ -173,13 +173,20 @@ Ladder::Ladder(Wanted wanted, Results results)
     return asked.emplace_back(&values, wanted_.usable(values)).second;
   };
   // Results are for a few problems: each is asked for once.
-  std::map<std::string_view, Wanted::Match> matches;
+  struct Known {
+    Wanted::Match match = Wanted::Match::kNone;
+    std::size_t differing = 0;
+  };
+  std::map<std::string_view, Known> problems;
   for (const TuningResult& result : *results_) {
     const Setting& setting = result.setting;
     if (setting.op != wanted_.op) continue;
-    const auto [match, is_first] = matches.try_emplace(setting.problem);
-    if (is_first) match->second = wanted_.match(setting.problem);
-    const std::optional<Kin> kin = kin_of(setting.gpu, match->second);
+    const auto [known, is_first] = problems.try_emplace(setting.problem);
+    if (is_first) {
+      known->second = {.match = wanted_.match(setting.problem),
+                       .differing = differing_parts(setting.problem, wanted_.problem).size()};
+    }
+    const std::optional<Kin> kin = kin_of(setting.gpu, known->second.match);
     if (!kin) continue;
     if (!is_usable(decision_of(result).configuration)) {
       count("of configurations that cannot be used here");
@@ -188,7 +195,10 @@ Ladder::Ladder(Wanted wanted, Results results)
     const auto reason = stale(result);
     if (reason) count("stale: " + *reason);
     const double per_sm = log_ratio_of_sms(wanted_.gpu, setting.gpu);
-    ranked_.push_back({&result, {reason.has_value(), *kin}, point_of(setting.features, per_sm)});
+    ranked_.push_back({.result = &result,
+                       .step = {reason.has_value(), *kin},
+                       .differing = known->second.differing,
+                       .point = point_of(setting.features, per_sm)});
   }
   std::stable_sort(ranked_.begin(), ranked_.end(),
                    [](const Ranked& a, const Ranked& b) { return a.step < b.step; });
@@ -314,8 +324,11 @@ bool Ladder::Search::look_at(const Ranked& ranked) {
     if (away > kMaxDistance + kRounding || is_farther) return i > 0;
   }
   if (is_exact) weighted = 0;
+  const auto is_before = [&] {  // on a tie
+    return std::pair(ranked.differing, &ranked) < std::pair(nearest_->differing, nearest_);
+  };
   const bool is_nearer = nearest_ == nullptr || weighted <= distance_ - kRounding ||
-                         (weighted <= distance_ + kRounding && &ranked < nearest_);
+                         (weighted <= distance_ + kRounding && is_before());
   const auto same_name = [](const Coordinate& a, const Coordinate& b) { return a.name == b.name; };
   // Names come last: to compare them takes the most time.
   if (is_nearer && std::equal(point_.begin(), point_.end(), ranked.point.begin(), same_name)) {

@@ -75,7 +75,8 @@ class Ladder {
   };
   // The ladder for one shape.  nullopt: none comes near; why_none() says why.
   //
-  // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties the earlier.
+  // Within a rung the nearest result counts, up to a distance of kMaxDistance, on ties that of the
+  // problem that differs in fewer fields, then the earlier.
   // One of this GPU is at no distance from the shapes of its bucket.
   // Sizes in kPerSm count parallel work, on which most depends: nearer in those is nearer.
   // On another GPU of the architecture results for the problem itself come before those for similar
@@ -112,7 +113,8 @@ class Ladder {
   struct Ranked {
     const TuningResult* result;
     Step step;
-    Point point;  // of its features, as large for our GPU as they were for its own
+    std::size_t differing;  // fields of its problem
+    Point point;            // of its features, as large for our GPU as they were for its own
   };
   struct StepResults {
     Step step;

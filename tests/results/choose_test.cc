@@ -187,6 +187,11 @@ TEST_CASE("ResultsOfSmallerAndOfLargerSizesAreCompared", "[tuner]") {
   CHECK(answer({gate(44, 1), gate(90, 2)}, 48) == "similar problem: 2");
   const GpuIdentity other_gpu = gpu_of(132, "1g.18gb");
   CHECK(answer({gate(44, 1, other_gpu), gate(90, 2, other_gpu)}, 48) == "same architecture: 1");
+  // As near: that of the problem which differs in fewer fields, wherever it stands.
+  const auto two_fields = result_of(60, warps(3), std::string(kOtherGate) + ";norm=true");
+  CHECK(answer({two_fields, gate(64, 1)}, 64) == "similar problem: 1");
+  CHECK(answer({gate(64, 1), two_fields}, 64) == "similar problem: 1");
+  CHECK(answer({gate(30, 1), two_fields}, 64) == "similar problem: 3");
   // What is nearest by its first size may be of another shape.
   TuningResult longer = result_of(60, warps(1));
   longer.setting.features.push_back({"length", 1});
