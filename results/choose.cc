@@ -175,16 +175,16 @@ Ladder::Ladder(Wanted wanted, Results results)
   // Results are for a few problems: each is asked for once.
   struct Known {
     Wanted::Match match = Wanted::Match::kNone;
-    std::size_t differing = 0;
+    std::size_t differing = 0;  // fields of a similar one
   };
   std::map<std::string_view, Known> problems;
   for (const TuningResult& result : *results_) {
     const Setting& setting = result.setting;
     if (setting.op != wanted_.op) continue;
     const auto [known, is_first] = problems.try_emplace(setting.problem);
-    if (is_first) {
-      known->second = {.match = wanted_.match(setting.problem),
-                       .differing = differing_parts(setting.problem, wanted_.problem).size()};
+    if (is_first) known->second.match = wanted_.match(setting.problem);
+    if (is_first && known->second.match == Wanted::Match::kOutline) {
+      known->second.differing = differing_parts(setting.problem, wanted_.problem).size();
     }
     const std::optional<Kin> kin = kin_of(setting.gpu, known->second.match);
     if (!kin) continue;

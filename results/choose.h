@@ -113,7 +113,7 @@ class Ladder {
   struct Ranked {
     const TuningResult* result;
     Step step;
-    std::size_t differing;  // fields of its problem
+    std::size_t differing;  // fields of a similar problem, else 0
     Point point;            // of its features, as large for our GPU as they were for its own
   };
   struct StepResults {
