@@ -13,14 +13,18 @@ std::vector<void*> addresses(GdnMemory* memory) {
   return all;
 }
 
+std::string text_of_byte(std::string_view name, std::size_t at, std::size_t piece_bytes) {
+  return fmt::format("{}, byte {} of {}", name,
+                     static_cast<std::ptrdiff_t>(at) - std::ptrdiff_t{kGuardBytes},
+                     piece_bytes - 2 * kGuardBytes);
+}
+
 std::string first_difference(const GdnMemory& a, const GdnMemory& b,
                              std::string_view (*name)(std::size_t piece)) {
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i]) continue;
     const auto [at, other] = std::mismatch(a[i].begin(), a[i].end(), b[i].begin(), b[i].end());
-    return fmt::format("{}, byte {} of {}", name(i),
-                       at - a[i].begin() - std::ptrdiff_t{kGuardBytes},
-                       a[i].size() - 2 * kGuardBytes);
+    return text_of_byte(name(i), static_cast<std::size_t>(at - a[i].begin()), a[i].size());
   }
   return "";
 }

@@ -30,8 +30,11 @@ std::string_view tensor_name(std::size_t piece) {
   return info_of<Args>(static_cast<TensorId>(piece)).name;
 }
 
-// "state, byte 20 of 4096": the first byte that differs, counted from the end of the guard band in
-// front.  Empty when there is none.
+// "state, byte 20 of 4096": byte `at` of a piece of so many bytes, counted from the end of the
+// guard band in front.
+std::string text_of_byte(std::string_view name, std::size_t at, std::size_t piece_bytes);
+
+// The first byte that differs, as text_of_byte() has it.  Empty when there is none.
 std::string first_difference(const GdnMemory& a, const GdnMemory& b,
                              std::string_view (*name)(std::size_t piece) = tensor_name<>);
 

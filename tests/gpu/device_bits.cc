@@ -34,12 +34,12 @@ extern "C" __global__ void compare(const Piece* pieces, unsigned launch,
   const Piece piece = pieces[blockIdx.y];
   for_bytes(piece, [&](unsigned i) {
     if (piece.at[i] == piece.after[i]) return;
-    const unsigned long long where = launch * 64ull + blockIdx.y;
+    const unsigned long long where = launch * gridDim.y + blockIdx.y;
     atomicMin(first, where << 32 | i);
   });
 }
 )";
-constexpr unsigned kPieces = 64, kBlocks = 32, kThreads = 256;
+constexpr unsigned kBlocks = 32, kThreads = 256;
 
 Kernel kernel_of(const char* name) {
   return gpu().context().get({.name = name, .source = kSource}).value();
@@ -66,7 +66,6 @@ DeviceBits::DeviceBits(const std::vector<void*>& pieces, const GdnMemory& before
     REQUIRE(before[i].size() == after[i].size());
     pieces_.push_back({pieces[i], old[i], expected[i], before[i].size()});
   }
-  REQUIRE(pieces_.size() <= kPieces);
   table_.upload(std::as_bytes(std::span(pieces_)));
 }
 
@@ -88,12 +87,9 @@ std::string DeviceBits::first_difference() const {
   const std::vector<std::byte> bytes = first_.download();
   std::memcpy(&first, bytes.data(), sizeof first);
   if (first == ~std::uint64_t{0}) return "";
-  const std::uint64_t where = first >> 32;
-  const Piece& piece = pieces_[where % kPieces];
-  return fmt::format("launch {}: {}, byte {} of {}", where / kPieces,
-                     tensor_name<>(where % kPieces),
-                     static_cast<std::int64_t>(first & 0xffffffff) - std::int64_t{kGuardBytes},
-                     piece.bytes - 2 * kGuardBytes);
+  const std::uint64_t where = first >> 32, piece = where % pieces_.size();
+  return fmt::format("launch {}: {}", where / pieces_.size(),
+                     text_of_byte(tensor_name<>(piece), first & 0xffffffff, pieces_[piece].bytes));
 }
 
 }  // namespace cubinery::test

@@ -21,7 +21,7 @@ class DeviceBits {
 
   // Brings all bytes back to `before`.
   Status renew(Stream stream) const;
-  // Compares all bytes to `after`.  `launch`: which one this is, below 2^26.
+  // Compares all bytes to `after`.  `launch`: which one this is; times the pieces below 2^32.
   Status compare(Stream stream, std::uint32_t launch) const;
   // "launch 7: state, byte 20 of 4096": of the first launch that left other bytes the first of
   // these, as first_difference() has it; empty when there was none.  Requires: the streams are
@@ -42,7 +42,7 @@ class DeviceBits {
   GdnDeviceMemory before_, after_;
   std::vector<Piece> pieces_;
   DeviceBuffer table_;  // pieces_
-  DeviceBuffer first_;  // (launch * 2^6 + piece) * 2^32 + byte, or all ones
+  DeviceBuffer first_;  // (launch * pieces + piece) * 2^32 + byte, or all ones
 };
 
 }  // namespace cubinery::test
