@@ -101,7 +101,6 @@ std::vector<Row> rows_of(const ordered_json& set, const Row& fixed, const Argume
     }
     rows = std::move(longer);
   }
-  if (rows.empty()) throw std::runtime_error("--with: no row has these values");
   return rows;
 }
 
@@ -127,6 +126,7 @@ std::vector<Row> chosen_rows(const std::string& op, const Arguments& arguments) 
       rows.push_back(std::move(row));
     }
   }
+  if (rows.empty()) throw std::runtime_error("--with: no row has these values");
   return rows;
 }
 
