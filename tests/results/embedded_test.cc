@@ -59,7 +59,7 @@ TEST_CASE("TheseEmbeddedResultsAreStale", "[cpu]") {
                                             {"gdn_decode, NVIDIA H200", 7},
                                             {"gdn_prefill, NVIDIA H100 80GB HBM3", 138},
                                             {"gdn_verify, NVIDIA H100 80GB HBM3", 48},
-                                            {"gdn_verify, NVIDIA H200", 48}});
+                                            {"gdn_verify, NVIDIA H200", 26}});
 }
 
 }  // namespace
