@@ -119,11 +119,13 @@ def by_channel(row):
 
 
 def compared_rows(records):
-    """The rows of all side-by-side records, of one that was run again the latest; earlier_ms: of peers that were not
-    in that run.  Of Kimi Delta Attention those without a peer, too."""
+    """The rows of all side-by-side records, of one that was run again the latest, and of one commit's that with the
+    most peers; earlier_ms: of peers that were not in that run.  Of Kimi Delta Attention those without a peer, too."""
     rows = {}
     for row in (r for r in in_time(records) if r.get("peers_ms") or by_channel(r) and "ms" in r):
-        earlier = rows.get(row["label"], {"peers_ms": {}, "earlier_ms": {}})
+        earlier = rows.get(row["label"], {"commit": "", "peers_ms": {}, "earlier_ms": {}})
+        if earlier["commit"] == row["commit"] and len(earlier["peers_ms"]) > len(row["peers_ms"]):
+            continue
         missing = {**earlier["earlier_ms"], **earlier["peers_ms"]}
         rows[row["label"]] = row | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in row["peers_ms"]}}
     return sorted(rows.values(), key=lambda r: (r["op"], "conv_width" in r, r.get("state_dtype") == "bf16", r["v_heads"],
