@@ -23,6 +23,8 @@ class Fla:
     def __init__(self) -> None:
         # With flash_qla or flash_kda installed, FLA would hand them the work: others' kernels.
         os.environ["FLA_FLASH_QLA"] = os.environ["FLA_FLASH_KDA"] = "0"
+        # Nor what its tuner has kept of other processes: it may have chosen while something else ran.
+        os.environ["FLA_CACHE_RESULTS"] = "0"
         operations = importlib.import_module("fla.ops.gated_delta_rule")
         self._chunk = operations.chunk_gated_delta_rule
         self._recurrent = operations.fused_recurrent_gated_delta_rule
