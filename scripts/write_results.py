@@ -123,11 +123,11 @@ def compared_rows(records):
     most peers; earlier_ms: of peers that were not in that run.  Of Kimi Delta Attention those without a peer, too."""
     rows = {}
     for row in (r for r in in_time(records) if r.get("peers_ms") or by_channel(r) and "ms" in r):
-        earlier = rows.get(row["label"], {"commit": "", "peers_ms": {}, "earlier_ms": {}})
-        if earlier["commit"] == row["commit"] and len(earlier["peers_ms"]) > len(row["peers_ms"]):
-            continue
-        missing = {**earlier["earlier_ms"], **earlier["peers_ms"]}
-        rows[row["label"]] = row | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in row["peers_ms"]}}
+        shown, other = row | {"earlier_ms": {}}, rows.get(row["label"], {"peers_ms": {}, "earlier_ms": {}})
+        if other.get("commit") == row["commit"] and len(other["peers_ms"]) > len(row["peers_ms"]):
+            shown, other = other, shown
+        missing = {**shown["earlier_ms"], **other["earlier_ms"], **other["peers_ms"]}
+        rows[row["label"]] = shown | {"earlier_ms": {p: ms for p, ms in missing.items() if p not in shown["peers_ms"]}}
     return sorted(rows.values(), key=lambda r: (r["op"], "conv_width" in r, r.get("state_dtype") == "bf16", r["v_heads"],
                                                 r["qk_heads"], r.get("batch", 0), sum(r.get("seqlens", [])), r["label"]))
 
