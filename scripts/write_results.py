@@ -156,8 +156,8 @@ def dtype(row):
 
 
 def compared_table(rows, data, yardstick=False):
-    """cubinery and each peer in the same run, a star: in an earlier one; `data` says what a row was measured on.
-    `yardstick`: with a column of our Gated DeltaNet."""
+    """cubinery and each peer in the same run, or with a star, which is explained below; `data` says what a row was
+    measured on. `yardstick`: with a column of our Gated DeltaNet."""
     peers = sorted({peer for row in rows for ms in ("peers_ms", "earlier_ms") for peer in row.get(ms, ())})
 
     def cell(row, peer):
@@ -171,8 +171,10 @@ def compared_table(rows, data, yardstick=False):
         faster = f"{ratio(row):.{2 if ratio(row) < 10 else 0}f}x" if row["peers_ms"] else ""
         lines.append([f"{'KDA ' * by_channel(row)}{row['op'].removeprefix('gdn_')}", heads(row), size(row), data(row),
                       *(duration(ms / 1e3) if ms else "" for ms in times), *(cell(row, peer) for peer in peers), faster])
+    starred = any(peer not in row["peers_ms"] for row in rows for peer in row.get("earlier_ms", ()))
     return table(["", "heads", "size", "data", "byte floor", "cubinery", *["its GDN"] * yardstick,
-                  *map(peer_name, peers), "fastest peer / cubinery"], lines)
+                  *map(peer_name, peers), "fastest peer / cubinery"], lines) + (
+        ["\\*: in an earlier run.", ""] if starred else [])
 
 
 def ratio(row):
@@ -435,9 +437,9 @@ def readme_rows(records):
     dates = sorted(r["date"] for r in [*shown, *requests.values()])
     return "\n".join(compared_table([*shown, first], dtype) + paragraph(
         f"{records.alone['gpu']}, {dates[0]} to {dates[-1]}. Heads: keys, values; 128 x 128"
-        f"{'; KDA: Kimi Delta Attention' if kda else ''}. All but the last row: one run on the same tensors (star: an "
-        "earlier one), medians of CUDA graph replays, cold L2; over 1x: cubinery is faster. Byte floor: every operand "
-        "once at the copy rate. Last row: a new Python process, empty cache, after `import torch`.")
+        f"{'; KDA: Kimi Delta Attention' if kda else ''}. All but the last row: one run on the same tensors, "
+        "medians of CUDA graph replays, cold L2; over 1x: cubinery is faster. Byte floor: every operand once at the copy "
+        "rate. Last row: a new Python process, empty cache, after `import torch`.")
         + engine_results.readme(records.engines, paragraph, table))
 
 
@@ -511,8 +513,7 @@ def kda_section(records):
             "states VK; all in turn on the same tensors, in one process. *Its GDN*: cubinery with one decay for each head, "
             "on the same heads and states, which are nearly all of the bytes. Decode: states in a pool, updated in place; "
             "with *convolution and norm*: a convolution of width 4 in front and the norm with a sigmoid gate behind, in the "
-            "same launch. Verify: FLA's states are dense, for in a pool it stores one for every token. A star: in an "
-            "earlier run.")]
+            "same launch. Verify: FLA's states are dense, for in a pool it stores one for every token.")]
         lines += paragraph(f"On an {gpu}; {origin(rows)}:")
         lines += compared_table(rows, data, yardstick=True)
     lines += kda_prefill_section(records)
@@ -619,7 +620,7 @@ def results_page(records):
     lines += ["## Against other libraries", ""]
     lines += paragraph(
         f"From Python, all libraries in turn on the same tensors in one process; {origin(records.compared)}. Where "
-        "a cell is empty the library has no such kernel, or the row was not run with it; a star: in an earlier run. "
+        "a cell is empty the library has no such kernel, or the row was not run with it. "
         "FLA's decode writes f32 states even where the old ones are bf16. The data of prefill is a distribution of gates "
         "and a dtype ([benchmarks.md](benchmarks.md)). In the last column, more than 1 means that cubinery is faster.")
     lines += compared_table(records.compared, data)
