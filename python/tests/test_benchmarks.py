@@ -72,6 +72,10 @@ def test_compare(monkeypatch, tmp_path, capsys):
     text = "\n".join(write_results.compared_table(others, write_results.data))
     assert "| decode | 16, 32 | 1 request | f32 states | " in text
     assert "| 200 us | 500 us | 2.50x |" in text
+    assert "*" not in text
+    row = others[0] | {"earlier_ms": others[0]["peers_ms"], "peers_ms": {}}
+    *_, starred, _, note, _ = write_results.compared_table([row], write_results.data)
+    assert starred.endswith("| 500 us* |  |") and note == "\\*: in an earlier run."
     assert write_results.conv_compared_table(write_results.conv_rows(compared))
     assert "| qwen-bf16 |" in "\n".join(write_results.error_table(record["rows"], (16, 32)))
 
