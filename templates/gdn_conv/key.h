@@ -138,7 +138,10 @@ constexpr int registers(const GdnConvKey& key) {
   // Rows whose squares are summed together, beside what is known of the next sequence.
   const bool norms_rows = key.varlen && key.inputs.use_qk_l2norm && rows_at_once(key) > 1;
   const int norms = norms_rows && key.lane_channels == 8 ? 8 : 0;
-  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) + every + checkpoints + norms +
+  // Decays of channels, of packed tokens.
+  const bool channel_gates = key.varlen && has_channel_gates(key.inputs);
+  const int gates = channel_gates && !norms_rows && key.lane_channels == 8 ? 8 : 0;
+  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) + every + checkpoints + norms + gates +
          (has_steps(key) && steps > run ? steps : run);
 }
 
