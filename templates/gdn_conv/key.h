@@ -135,13 +135,12 @@ constexpr int registers(const GdnConvKey& key) {
   // The window that goes on with the tokens, and where its steps lie.
   const int every = stores_every(key) ? columns + 24 : 0;
   const int checkpoints = key.checkpoints == gdn::Checkpoints::kNone ? 0 : 24;
-  // Rows whose squares are summed together, beside what is known of the next sequence.
-  const bool norms_rows = key.varlen && key.inputs.use_qk_l2norm && rows_at_once(key) > 1;
-  const int norms = norms_rows && key.lane_channels == 8 ? 8 : 0;
-  // Decays of channels, of packed tokens.
-  const bool channel_gates = key.varlen && has_channel_gates(key.inputs);
-  const int gates = channel_gates && !norms_rows && key.lane_channels == 8 ? 8 : 0;
-  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) + every + checkpoints + norms + gates +
+  // Of packed tokens: rows whose squares are summed together, beside what is known of the next
+  // sequence, or decays of channels.
+  const bool norms_rows = key.inputs.use_qk_l2norm && rows_at_once(key) > 1;
+  const bool wide = key.varlen && key.lane_channels == 8;
+  const int more = wide && (norms_rows || has_channel_gates(key.inputs)) ? 8 : 0;
+  return 44 + (key.varlen ? 16 : 0) + (by_elements ? 24 : 0) + every + checkpoints + more +
          (has_steps(key) && steps > run ? steps : run);
 }
 
