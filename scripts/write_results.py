@@ -171,7 +171,7 @@ def compared_table(rows, data, yardstick=False):
         faster = f"{ratio(row):.{2 if ratio(row) < 10 else 0}f}x" if row["peers_ms"] else ""
         lines.append([f"{'KDA ' * by_channel(row)}{row['op'].removeprefix('gdn_')}", heads(row), size(row), data(row),
                       *(duration(ms / 1e3) if ms else "" for ms in times), *(cell(row, peer) for peer in peers), faster])
-    starred = any(peer not in row["peers_ms"] for row in rows for peer in row.get("earlier_ms", ()))
+    starred = any(text.endswith("*") for line in lines for text in line)
     return table(["", "heads", "size", "data", "byte floor", "cubinery", *["its GDN"] * yardstick,
                   *map(peer_name, peers), "fastest peer / cubinery"], lines) + (
         ["\\*: in an earlier run.", ""] if starred else [])
